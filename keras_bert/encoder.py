@@ -9,6 +9,7 @@ import keras
 from keras_bert.batch import INPUT_NAMES
 from keras_bert.config import Config
 from keras_bert.layers import AttentionBias, Block, Embeddings, Pooler
+from keras_bert.layers.checks import clear_errors
 
 
 def build_encoder(
@@ -28,7 +29,7 @@ def build_encoder(
         name: the model's name, by which a head's `get_layer` finds it.
 
     Raises:
-        ValueError, tf.errors.InvalidArgumentError: when called, an id, a type or the length is beyond its table.
+        ValueError: when called or fitted, an id, a type or the length is beyond its table.
     """
     inputs = encoder_inputs()
     ids, mask, types = (inputs[key] for key in INPUT_NAMES)
@@ -57,8 +58,24 @@ def encoder_inputs() -> dict[str, keras.KerasTensor]:
     }
 
 
+class CheckedModel(keras.Model):
+    """A functional model whose fit, evaluate and predict report bad ids and lengths as one ValueError."""
+
+    def fit(self, *args, **kwargs):
+        with clear_errors():
+            return super().fit(*args, **kwargs)
+
+    def evaluate(self, *args, **kwargs):
+        with clear_errors():
+            return super().evaluate(*args, **kwargs)
+
+    def predict(self, *args, **kwargs):
+        with clear_errors():
+            return super().predict(*args, **kwargs)
+
+
 @keras.saving.register_keras_serializable("keras_bert")
-class Encoder(keras.Model):
+class Encoder(CheckedModel):
     """A functional model that knows its Config."""
 
     @property

@@ -5,12 +5,13 @@ from __future__ import annotations
 import keras
 
 from keras_bert.config import Config
+from keras_bert.encoder import CheckedModel
 from keras_bert.layers import MaskedLM
 from keras_bert.layers.base import dense
 
 
 @keras.saving.register_keras_serializable("keras_bert")
-class HeadModel(keras.Model):
+class HeadModel(CheckedModel):
     """A functional model of an encoder under a head: `.encoder`, `.config` and the head's name, `.head`."""
 
     @property

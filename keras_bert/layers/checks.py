@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
+
 import tensorflow as tf
+
+FAILED = re.compile(r"assertion failed: \[(keras_bert: [^\]]*)\] \[(-?\d+)\](?: \[(-?\d+)\])?")
+
+
+@contextlib.contextmanager
+def clear_errors() -> Iterator[None]:
+    """Turns a check that failed inside a graph into a ValueError of one line, without the graph's own eighty."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = FAILED.search(str(error))
+        if found is None:
+            raise
+        rule, *values = (part for part in found.groups() if part is not None)
+        raise ValueError(f"{rule.removeprefix('keras_bert: ')} {' and '.join(values)}") from None
 
 
 def check_ids(ids: tf.Tensor, name: str, limit: int, key: str, remedy: str) -> tf.Tensor:
@@ -10,7 +29,7 @@ def check_ids(ids: tf.Tensor, name: str, limit: int, key: str, remedy: str) -> t
 
     Raises:
         ValueError: in eager code.
-        tf.errors.InvalidArgumentError: when a graph runs.
+        tf.errors.InvalidArgumentError: when a graph runs (see `clear_errors`).
     """
     ids = tf.convert_to_tensor(ids)
     rule = f"{name} must lie from 0 to {limit - 1} ({key} {limit})"
@@ -20,7 +39,7 @@ def check_ids(ids: tf.Tensor, name: str, limit: int, key: str, remedy: str) -> t
         return ids
     good = tf.reduce_all((ids >= 0) & (ids < limit))
     largest, smallest = tf.reduce_max(ids), tf.reduce_min(ids)
-    told = [f"{rule}; {remedy}. Largest and smallest got:", largest, smallest]
+    told = [f"keras_bert: {rule}; {remedy}; largest and smallest in the batch:", largest, smallest]
     with tf.control_dependencies([tf.debugging.Assert(good, told)]):
         return tf.identity(ids)
 
@@ -39,7 +58,7 @@ def check_length(ids: tf.Tensor, limit: int) -> tf.Tensor:
             raise ValueError(f"length {length} is above max_position_embeddings {limit}; {remedy}")
         return ids
     length = tf.shape(ids)[1]
-    told = [f"length is above max_position_embeddings {limit}; {remedy}. Length got:", length]
+    told = [f"keras_bert: length is above max_position_embeddings {limit}; {remedy}; length of the batch:", length]
     with tf.control_dependencies([tf.debugging.Assert(length <= limit, told)]):
         return tf.identity(ids)
 

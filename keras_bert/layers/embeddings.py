@@ -46,7 +46,7 @@ class Embeddings(ConfigLayer):
         if word_table:
             return ops.cast(self.word_table, self.compute_dtype)
         config = self.config
-        ids = check_ids(ids, "input_word_ids", config.vocab_size, "vocab_size", "use the checkpoint's own vocabulary")
+        ids = check_ids(ids, "input_word_ids", config.vocab_size, "vocab_size", "use the vocabulary of the checkpoint")
         ids = check_length(ids, config.max_position_embeddings)
         x_BSH = tf.gather(self.word_table.value, ids)
         x_BSH += ops.expand_dims(self.position_table.value[: ops.shape(ids)[1]], 0)
