@@ -53,13 +53,9 @@ def parse(cls: type[T], argv: Sequence[str], command: str) -> T:
     try:
         rest = values([command, *argv])[1:]
     except flags.UnrecognizedFlagError as error:
-        raise ValueError(
-            unknown_flag(error.flagname, [field.name for field, _ in fields], command)
-        ) from None
+        raise ValueError(unknown_flag(error.flagname, [field.name for field, _ in fields], command)) from None
     except flags.Error as error:
-        raise ValueError(
-            f"{one_line(error)}; `keras-bert {command} --help` lists the flags"
-        ) from None
+        raise ValueError(f"{one_line(error)}; `keras-bert {command} --help` lists the flags") from None
     if values["help"].value:
         print(help_text(cls, command), file=sys.stdout)
         raise SystemExit(0)
@@ -71,32 +67,16 @@ def parse(cls: type[T], argv: Sequence[str], command: str) -> T:
     for field, _ in fields:
         if is_required(field) and not values[field.name].present:
             raise ValueError(f"--{field.name} is missing: {field.metadata['help']}")
-    given = {
-        field.name: values[field.name].value
-        for field, _ in fields
-        if values[field.name].present
-    }
-    return cls(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in given.items()
-        }
-    )
+    given = {field.name: values[field.name].value for field, _ in fields if values[field.name].present}
+    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
 def flag_fields(cls: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
     """Each field of an options class with its resolved type, groups in the order they are named in the class."""
     hints = typing.get_type_hints(cls)
-    place = {
-        name: index
-        for index, group in enumerate(groups(cls))
-        for name in vars(group).get("__annotations__", {})
-    }
+    place = {name: index for index, group in enumerate(groups(cls)) for name in vars(group).get("__annotations__", {})}
     fields = [field for field in dataclasses.fields(cls) if field.init]
-    return sorted(
-        ((field, hints[field.name]) for field in fields),
-        key=lambda pair: place.get(pair[0].name, -1),
-    )
+    return sorted(((field, hints[field.name]) for field in fields), key=lambda pair: place.get(pair[0].name, -1))
 
 
 def groups(cls: Any) -> list[Any]:
@@ -110,9 +90,7 @@ def define(values: flags.FlagValues, field: dataclasses.Field[Any], kind: Any) -
     help = field.metadata["help"]
     kind, _ = without_none(kind)
     if typing.get_origin(kind) is Literal:
-        flags.DEFINE_enum(
-            field.name, default, list(typing.get_args(kind)), help, flag_values=values
-        )
+        flags.DEFINE_enum(field.name, default, list(typing.get_args(kind)), help, flag_values=values)
     elif typing.get_origin(kind) is tuple:
         flags.DEFINE_list(field.name, list(default or ()), help, flag_values=values)
     else:
@@ -135,17 +113,14 @@ def without_none(kind: Any) -> tuple[Any, bool]:
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:
-    return (
-        field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
-    )
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def unknown_flag(name: str, known: Sequence[str], command: str) -> str:
     """One line for a flag that is not there, with the nearest that is."""
-    near = difflib.get_close_matches(
-        name.removeprefix("no"), [*known], n=1
-    ) or difflib.get_close_matches(name, known, 1)
+    near = difflib.get_close_matches(name.removeprefix("no"), [*known], n=1) or difflib.get_close_matches(
+        name, known, 1
+    )
     hint = f"; did you mean --{near[0]}?" if near else ""
     return f"unknown flag --{name}{hint} (`keras-bert {command} --help` lists them all)"
 
@@ -159,16 +134,10 @@ def help_text(cls: Any, command: str) -> str:
     parts = [f"usage: keras-bert {command} --flags\n\n{first_line(cls)}"]
     kinds = {field.name: (field, kind) for field, kind in flag_fields(cls)}
     for group in groups(cls):
-        own = [
-            kinds[name]
-            for name in vars(group).get("__annotations__", {})
-            if name in kinds
-        ]
+        own = [kinds[name] for name in vars(group).get("__annotations__", {}) if name in kinds]
         if own:
             title = "" if group is cls else f"{first_line(group)}\n"
-            parts.append(
-                title + "\n".join(flag_help(field, kind) for field, kind in own)
-            )
+            parts.append(title + "\n".join(flag_help(field, kind) for field, kind in own))
     return "\n\n".join(parts)
 
 
@@ -182,9 +151,7 @@ def flag_help(field: dataclasses.Field[Any], kind: Any) -> str:
     else:
         words = {int: "N", float: "X", str: "TEXT"}
         form = f"--{field.name} {words.get(plain, 'A,B,…')}"
-    return f"  {form}\n" + textwrap.fill(
-        field.metadata["help"] + default_text(field), 100, **INDENT
-    )
+    return f"  {form}\n" + textwrap.fill(field.metadata["help"] + default_text(field), 100, **INDENT)
 
 
 def default_text(field: dataclasses.Field[Any]) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pytest
-from keras_bert.tasks.options import option, parse, required
+
+from keras_bert.options import option, parse, required
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,9 +15,7 @@ class Model:
     """The model."""
 
     model: str = required("a checkpoint directory")
-    dtype: Literal["float32", "mixed_bfloat16"] = option(
-        "float32", "type the layers compute in"
-    )
+    dtype: Literal["float32", "mixed_bfloat16"] = option("float32", "type the layers compute in")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +49,7 @@ def test_flags_become_fields_of_their_types():
         "a,b",
     ]
     want = Options(
-        model="m",
-        epochs=2,
-        learning_rate=1e-3,
-        lower_case=False,
-        seed=7,
-        dtype="mixed_bfloat16",
-        labels=("a", "b"),
+        model="m", epochs=2, learning_rate=1e-3, lower_case=False, seed=7, dtype="mixed_bfloat16", labels=("a", "b")
     )
     assert parse(Options, argv, "thing") == want
 
@@ -69,21 +62,12 @@ def test_what_is_not_given_keeps_its_default_and_calls_do_not_see_each_other():
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (
-            ["--model", "m", "--epoch", "2"],
-            "unknown flag --epoch; did you mean --epochs?",
-        ),
-        (
-            ["--model", "m", "--nolowercase"],
-            "unknown flag --nolowercase; did you mean --lower_case?",
-        ),
+        (["--model", "m", "--epoch", "2"], "unknown flag --epoch; did you mean --epochs?"),
+        (["--model", "m", "--nolowercase"], "unknown flag --nolowercase; did you mean --lower_case?"),
         (["--model", "m", "--zzz"], "unknown flag --zzz (`keras-bert thing --help`"),
         (["--model", "m", "--epochs", "two"], "--epochs=two: invalid literal"),
         (["--model", "m", "--epochs"], "epochs"),
-        (
-            ["--model", "m", "--dtype", "int8"],
-            "should be one of <float32|mixed_bfloat16>",
-        ),
+        (["--model", "m", "--dtype", "int8"], "should be one of <float32|mixed_bfloat16>"),
         (["--model", "m", "extra"], "'extra' belongs to no flag"),
         ([], "--model is missing: a checkpoint directory"),
         (["--model", "m", "--epochs", "0"], "--epochs must be at least 1: got 0"),
