@@ -247,7 +247,7 @@ def test_tfds_names_give_class_names(tfds_rows):
     assert (rows.texts, rows.pairs) == (["eins", "zwei", "café"], ["a", "b", "c"])
     assert (rows.labels, rows.lines) == (["not_equivalent", "equivalent", "equivalent"], [1, 2, 3])
     assert TASKS["mrpc"].read("tfds://glue/mrpc:train[:10%]").labels == ["0", "1", "1"]
-    assert read_rows("tfds://glue/mrpc:train", [Layout("sentence1", label="idx")]).labels == ["0"] * 3
+    assert read_rows("tfds://glue/mrpc:train", [Layout("sentence1", label="idx")]).labels == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(
