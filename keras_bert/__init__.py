@@ -10,23 +10,30 @@ The parts: `Config`; `build_encoder` and the heads (`build_classifier`, `build_r
 The commands are listed by `keras-bert --help`.
 """
 
-from keras_bert.batch import IS_NEXT, NOT_NEXT, Inputs
-from keras_bert.config import Config
-from keras_bert.encoder import build_encoder
-from keras_bert.heads import build_classifier, build_pretrainer, build_regressor
-from keras_bert.optimization import adamw, warmup_then_linear
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "IS_NEXT",
-    "NOT_NEXT",
-    "Config",
-    "Inputs",
-    "adamw",
-    "build_classifier",
-    "build_encoder",
-    "build_pretrainer",
-    "build_regressor",
-    "warmup_then_linear",
-]
+
+def starts_as_command() -> bool:
+    """Whether this import is the start of `keras-bert …` or `python -m keras_bert …`."""
+    argv = getattr(sys, "argv", [])
+    if argv[:1] == ["-m"]:  # what Python leaves there until it has found the module
+        return sys.orig_argv[-len(argv)].endswith("keras_bert")
+    return bool(argv) and argv[0].replace("\\", "/").rpartition("/")[2] in ("keras-bert", "keras-bert.exe")
+
+
+if TYPE_CHECKING or not starts_as_command():
+    from keras_bert.public import *  # noqa: F403  # that file is the list
+    from keras_bert.public import __all__ as __all__
+
+
+def __getattr__(name: str) -> Any:
+    """The command starts without TensorFlow, so that help and mistyped flags answer at once; names come when used."""
+    if not name.startswith("_"):
+        public = import_module("keras_bert.public")
+        if name in public.__all__:
+            return getattr(public, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
