@@ -1,0 +1,244 @@
+"""The tokenizer as TensorFlow ops: clean-up, FastBertNormalize with our own table, FastWordpieceTokenizeWithOffsets.
+
+Besides these two of tf.text, core ops only, so that a stock TensorFlow Serving runs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.text.base import MAX_WORD_CHARS, BaseTokenizer, Pieces
+from keras_bert.text.normalizer import model_buffer, re2_class, replacements, sigma_pattern, unicode_tables
+from keras_bert.text.vocabulary import UNK, Vocabulary
+
+# Controls that the normaliser drops are in no text behind it, so we write our own signs with them, of one byte each.
+FILL = "\x01"  # in a text before the normaliser: nothing
+LONG = "\x01"  # behind it: this word is too long
+HOLE = "\x02"  # begins a token that no word can match
+OTHER = "\x03"  # a character that tf.text would cut a word at and the reference does not
+TYPED = "\x04\x05\x06\x07\x08"  # the special tokens, typed
+
+MAX_WORD_BYTES = 4 * MAX_WORD_CHARS  # tf.text counts bytes: this never fires before our own rule does
+VALID = r"\x{0}-\x{D7FF}\x{E000}-\x{10FFFF}"  # explicit: RE2's own classes let surrogates through
+
+
+class TokenizerGraph:
+    """The ops of one tokenizer.
+
+    tf.text cuts words at spaces, punctuation and Chinese characters by its own, newer Unicode. The normaliser puts
+    spaces at all the right places, and OTHER for characters where it would cut on its own. Where that cannot do (the
+    vocabulary has such a character, or Chinese is not to be split), words are cut first, by core ops: slower.
+    """
+
+    def __init__(self, tokenizer: BaseTokenizer) -> None:
+        text = import_tensorflow_text()
+        self.special_tokens = tokenizer.special_tokens
+        self.lower_case = tokenizer.lower_case
+        refuse_reordered(tokenizer)
+        tokens = servable_tokens(tokenizer.vocabulary, tokenizer.special_tokens)
+        replaced = replacements(tokenizer.lower_case, tokenizer.strips_accents, tokenizer.split_chinese)
+        others = cut_characters()
+        self.words_first = not tokenizer.split_chinese or not others.isdisjoint(map(ord, "".join(tokens)))
+        if not self.words_first:
+            replaced |= dict.fromkeys(others, OTHER)
+        typed = TYPED[: len(self.special_tokens)]
+        replaced |= {ord(sign): f" {sign} " for sign in typed}
+        self.normalizer = text.FastBertNormalizer(model_buffer=as_bytes_tensor(model_buffer(replaced)))
+        self.wordpiece = self.build_wordpiece(tokens)
+        self.sigma = sigma_pattern(word_ends=map(ord, typed))
+        letters = VALID.replace(r"\x{0}", r"\x{0}-\x{3A2}\x{3A4}") if self.lower_case else VALID
+        self.plain = f"[{letters}]*"
+        self.special_lengths = np.ones(len(tokens), np.int32)  # of a typed special token, in characters
+        for token in self.special_tokens:
+            self.special_lengths[tokenizer.vocabulary.index[token]] = len(token)
+
+    def build_wordpiece(self, tokens: list[str]) -> Any:  # a tensorflow_text.FastWordpieceTokenizer
+        from tensorflow_text.core.pybinds import pywrap_fast_wordpiece_tokenizer_model_builder as builder
+
+        try:
+            model = builder.build_fast_wordpiece_model(tokens, MAX_WORD_BYTES, "##", UNK, self.words_first, False)
+        except RuntimeError as error:
+            raise ValueError(f"tensorflow-text cannot serve this vocabulary ({error}); PythonTokenizer can") from error
+        text = import_tensorflow_text()
+        return text.FastWordpieceTokenizer(model_buffer=as_bytes_tensor(model), token_out_type=tf.int32)
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Strings [B] → ids [B,(T)]."""
+        normal = self.normalizer.normalize(self.clean(texts))
+        if not self.words_first:
+            return self.wordpiece.tokenize(mark_long_words(normal))
+        words = tf.strings.split(normal, sep=" ")
+        ids = self.wordpiece.tokenize(hide_long_words(words.values))
+        return tf.RaggedTensor.from_row_splits(ids.values, tf.gather(ids.row_splits, words.row_splits), validate=False)
+
+    def clean(self, texts: tf.Tensor) -> tf.Tensor:
+        """Without broken UTF-8; Σ at the end of a word is ς; typed special tokens are signs. Mostly nothing to do."""
+        if self.special_tokens:
+            texts = self.sign_special_tokens(texts)
+
+        def thorough() -> tf.Tensor:
+            valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+            return tf.strings.regex_replace(valid, *self.sigma) if self.lower_case else valid
+
+        return tf.cond(tf.reduce_all(tf.strings.regex_full_match(texts, self.plain)), lambda: texts, thorough)
+
+    def sign_special_tokens(self, texts: tf.Tensor) -> tf.Tensor:
+        """Each typed special token to its sign, filled up to its length so that offsets stay."""
+        texts = tf.strings.regex_replace(texts, f"[{re2_class(map(ord, TYPED))}]", FILL)
+        for token, sign in zip(self.special_tokens, TYPED, strict=True):
+            texts = tf.strings.regex_replace(texts, rf"\[{token[1:-1]}\]", sign + FILL * (len(token) - 1))
+        return texts
+
+    def pieces(self, texts: tf.Tensor) -> Pieces:
+        """Strings [B] → ids, starts and ends [B,(T)], in characters of the text without broken UTF-8."""
+        cleaned = self.clean(texts)
+        normal, sources = self.normalizer.normalize_with_offsets(cleaned)
+        ids, starts, ends = (self.cut_pieces if self.words_first else self.marked_pieces)(normal)
+        row = ids.value_rowids()
+        characters = character_numbers(cleaned)
+        row_begins = tf.gather(byte_starts(cleaned), row)
+
+        def character_of(byte: tf.Tensor) -> tf.Tensor:  # byte of the normal text → number of a character of the text
+            source = tf.cast(tf.gather(sources.values, tf.gather(sources.row_starts(), row) + byte), tf.int64)
+            # all bytes of a replaced character point to its first one
+            return tf.gather(characters, row_begins + source) - tf.gather(characters, row_begins)
+
+        first, last = character_of(starts), character_of(ends - 1)
+        if self.special_tokens:
+            last += tf.gather(self.special_lengths, ids.values) - 1
+        return Pieces(ids, ids.with_values(first), ids.with_values(last + 1))
+
+    def marked_pieces(self, normal: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Ids [B,(T)]; their first bytes and the bytes behind their last in the normal text, int64 [T in all]."""
+        marked = mark_long_words(normal)
+        ids, starts, ends = self.wordpiece.tokenize_with_offsets(marked)
+        begins = tf.gather(byte_starts(marked), ids.value_rowids())
+        is_mark = tf.cast(tf.equal(all_bytes(marked), ord(LONG)), tf.int64)
+        marks = tf.concat([[0], tf.cumsum(is_mark)], 0)  # [i]: before byte i
+
+        def unmarked(byte: tf.Tensor) -> tf.Tensor:
+            return byte - (tf.gather(marks, begins + byte) - tf.gather(marks, begins))
+
+        starts, ends = (tf.cast(x.values, tf.int64) for x in (starts, ends))
+        return ids, unmarked(starts), unmarked(ends)
+
+    def cut_pieces(self, normal: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """As `marked_pieces`, words cut first."""
+        words = tf.strings.split(normal, sep=" ")
+        lengths = tf.cast(tf.strings.length(words.values), tf.int64)
+        begins = tf.cumsum(lengths + 1, exclusive=True)
+        begins -= tf.gather(tf.concat([begins, [0]], 0), tf.gather(words.row_splits, words.value_rowids()))
+        shown = hide_long_words(words.values)
+        ids, starts, ends = self.wordpiece.tokenize_with_offsets(shown)
+        word = ids.value_rowids()
+        whole = tf.gather(tf.not_equal(shown, words.values), word)
+        starts, ends = (tf.cast(x.values, tf.int64) for x in (starts, ends))
+        ends = tf.where(whole, tf.gather(lengths, word), ends)
+        rows = tf.RaggedTensor.from_row_splits(ids.values, tf.gather(ids.row_splits, words.row_splits), validate=False)
+        return rows, tf.gather(begins, word) + starts, tf.gather(begins, word) + ends
+
+
+def mark_long_words(normal: tf.Tensor) -> tf.Tensor:
+    """LONG before every word of more than 200 characters: no token begins so, and the word is [UNK]."""
+    # bound to a space, RE2's automaton stays small
+    return tf.strings.regex_replace(normal, f"(^| )([^ ]{{{MAX_WORD_CHARS + 1},}})", rf"\1{LONG}\2")
+
+
+def hide_long_words(words: tf.Tensor) -> tf.Tensor:
+    return tf.where(tf.strings.length(words, unit="UTF8_CHAR") > MAX_WORD_CHARS, LONG, words)
+
+
+def all_bytes(texts: tf.Tensor) -> tf.Tensor:
+    """The bytes of all texts, one after the other, uint8."""
+    return tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+
+
+def byte_starts(texts: tf.Tensor) -> tf.Tensor:
+    """Where each text begins in `all_bytes`, int64 [B]."""
+    return tf.cumsum(tf.cast(tf.strings.length(texts), tf.int64), exclusive=True)
+
+
+def character_numbers(texts: tf.Tensor) -> tf.Tensor:
+    """For each byte of all valid UTF-8 texts the number of its character, int32."""
+    begins = tf.not_equal(tf.bitwise.bitwise_and(all_bytes(texts), 0xC0), 0x80)
+    return tf.cumsum(tf.cast(begins, tf.int32))
+
+
+def as_bytes_tensor(data: bytes) -> tf.Tensor:
+    return tf.constant(np.frombuffer(data, np.uint8))
+
+
+def servable_tokens(vocabulary: Vocabulary, special_tokens: Iterable[str]) -> list[str]:
+    """The tokens for tf.text, in place. What no word can hold (a space, a control, nothing) makes way for a hole."""
+    t = unicode_tables()
+    impossible = t.drop | t.space
+    tokens = list(vocabulary.tokens)
+    for number, token in enumerate(tokens):
+        body = token.removeprefix("##")
+        if not body or len(body) > MAX_WORD_CHARS or not impossible.isdisjoint(map(ord, body)):
+            tokens[number] = f"{HOLE}{number}"
+    for token, sign in zip(special_tokens, TYPED, strict=False):
+        if token != UNK:  # the sign of [UNK] is unknown anyway
+            tokens[vocabulary.index[token]] = sign
+    return tokens
+
+
+def refuse_reordered(tokenizer: BaseTokenizer) -> None:
+    """The 25 marks that NFD would put in another order: an op that maps character by character cannot."""
+    reordered = unicode_tables().reordered
+    if not tokenizer.strips_accents:
+        return
+    for line, token in enumerate(tokenizer.vocabulary.tokens, start=1):
+        if not reordered.isdisjoint(map(ord, token)):
+            raise ValueError(
+                f"vocabulary line {line}: {token!r} has a mark whose place NFD changes, which strip_accents in the "
+                "graph cannot follow; use PythonTokenizer, or strip_accents=False"
+            )
+
+
+@functools.cache
+def cut_characters() -> frozenset[int]:
+    """Characters at which tf.text cuts a word and the reference does not: newer punctuation, asked from tf.text."""
+    from tensorflow_text.core.pybinds import pywrap_fast_wordpiece_tokenizer_model_builder as builder
+
+    t = unicode_tables()
+    known = np.fromiter(t.drop | t.space | t.punctuation | t.chinese, np.int32)
+    scalars = np.concatenate([np.arange(0xD800, dtype=np.int32), np.arange(0xE000, 0x110000, dtype=np.int32)])
+    candidates = np.setdiff1d(scalars, known)
+    model = as_bytes_tensor(builder.build_fast_wordpiece_model([UNK, f"{HOLE}"], 1 << 20, "##", UNK, False, False))
+    words = import_tensorflow_text().FastWordpieceTokenizer(model_buffer=model)
+
+    def is_cut(groups: np.ndarray) -> np.ndarray:  # [N, n] characters → [N]: more than one word
+        framed = np.pad(groups, ((0, 0), (1, 1)), constant_values=ord("a"))
+        return words.tokenize(tf.strings.unicode_encode(tf.constant(framed), "UTF-8")).row_lengths().numpy() > 1
+
+    padded = np.pad(candidates, (0, -len(candidates) % 256), constant_values=ord("a")).reshape(-1, 256)
+    suspects = padded[is_cut(padded)].reshape(-1, 1)
+    return frozenset(suspects[is_cut(suspects)].reshape(-1).tolist())
+
+
+def import_tensorflow_text() -> ModuleType:
+    """tensorflow_text, imported when the first tokenizer is built: it takes a second.
+
+    Raises:
+        ImportError: it is not installed; says what works without it.
+    """
+    try:
+        import tensorflow_text
+    except ImportError as error:
+        raise ImportError(
+            "keras_bert.Tokenizer needs tensorflow-text, which is not installed here "
+            f"(Python {platform.python_version()}, {sys.platform} {platform.machine()}): {error}. "
+            "It has wheels for Linux and for macOS on ARM: pip install tensorflow-text. Without it, all that takes "
+            "ids works (models, training, checkpoints), and keras_bert.text.PythonTokenizer gives the same ids "
+            "outside the graph."
+        ) from error
+    return tensorflow_text
