@@ -15,10 +15,10 @@ from keras_bert.text.graph import TokenizerGraph
 class Tokenizer(BaseTokenizer):
     """Texts to ids, without [CLS] and [SEP], exactly as google-research/bert's tokenization.py under Unicode 14.0.
 
-    `tokenizer(texts)` and `tokenizer.with_offsets(texts)` work on values and as part of tf.data, of a tf.function and of
-    a SavedModel, which needs `import tensorflow_text` where it is loaded. Exact for every assigned character; the
-    interpreter's own Unicode version does not matter. A token that no word can hold (with a space inside, say) keeps its
-    id and is never given.
+    `tokenizer(texts)` and `tokenizer.with_offsets(texts)` work on values and as part of tf.data, of a tf.function and
+    of a SavedModel, which needs `import tensorflow_text` where it is loaded. Exact for every assigned character; the
+    interpreter's own Unicode version does not matter. A token that no word can hold (with a space inside, say) keeps
+    its id and is never given.
 
     Args:
         vocabulary: a Vocabulary, its tokens, or the path of vocab.txt.
