@@ -9,9 +9,9 @@ from keras_bert.optimization import adamw, warmup_then_linear
 from keras_bert.text import Preprocessor, PythonTokenizer, Tokenizer, Vocabulary
 
 __all__ = [
-    "Bert",
     "IS_NEXT",
     "NOT_NEXT",
+    "Bert",
     "Config",
     "Inputs",
     "Preprocessor",

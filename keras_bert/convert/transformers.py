@@ -1,0 +1,218 @@
+"""The checkpoint directory, which is transformers' own layout: config.json, model.safetensors, vocab.txt, …
+
+Beside transformers' files lies keras_bert.json, for what transformers has no key for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoint import Source, Weights
+from keras_bert.config import Config
+from keras_bert.convert.tokenizer_files import read_object, read_tokenizer
+from keras_bert.safetensors_file import INDEX, read_shards, read_tensors
+
+CONFIG, WEIGHTS, INFO = "config.json", "model.safetensors", "keras_bert.json"
+FORMAT = 1
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin")
+SAFE = (
+    "import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
+    "s.save_file({k: v.clone() for k, v in w.items()}, 'model.safetensors')"
+)
+OTHER_WEIGHTS = ("tf_model.h5", "flax_model.msgpack", "model.h5")
+BUFFERS = re.compile(r"^(bert\.)?embeddings\.(position_ids|token_type_ids)$")  # counts, not weights
+# What transformers calls a model of each head, and the start of the weights that a head of each kind has.
+ARCHITECTURES = {
+    None: "BertModel",
+    "classifier": "BertForSequenceClassification",
+    "regressor": "BertForSequenceClassification",
+    "pretrainer": "BertForPreTraining",
+}
+SEQUENCE = (None, "BertForSequenceClassification", "BertModel")
+
+
+def read(directory: str | os.PathLike[str]) -> Source:
+    """A checkpoint directory, ours or transformers' or sentence-transformers'.
+
+    Raises:
+        ValueError: a file is damaged, does not fit the others, or is of a kind that is refused; the message says which.
+        FileNotFoundError: a file is missing.
+    """
+    folder = Path(directory)
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(
+            f"{folder} has no {CONFIG}: expected a checkpoint directory with {CONFIG}, {WEIGHTS} and vocab.txt"
+        )
+    keys = read_object(folder / CONFIG)
+    refuse_other_results(keys, folder / CONFIG)
+    config = Config.from_dict(keys, where=str(folder / CONFIG))
+    info = read_object(folder / INFO)
+    if not isinstance(info.get("format", FORMAT), int) or info.get("format", FORMAT) > FORMAT:
+        raise ValueError(f"{folder / INFO}: format {info['format']!r}, expected at most {FORMAT}: update keras_bert")
+    tokenizer = read_tokenizer(folder, config, info.get("text") or {})
+    return Source(str(folder), config, read_weights(folder), tokenizer, keys, info)
+
+
+def refuse_other_results(keys: Mapping[str, Any], path: Path) -> None:
+    """Keys beyond Config's that would make the same weights give other numbers.
+
+    Raises:
+        ValueError: one is set.
+    """
+    for key in ("pruned_heads", "quantization_config"):
+        if keys.get(key):
+            raise ValueError(f"{path}: {key} is {keys[key]!r}, expected none: not supported; use the full model")
+
+
+def read_weights(folder: Path) -> dict[str, np.ndarray]:
+    """The weights of a directory under canonical names.
+
+    Raises:
+        ValueError: they are pickled, damaged, or of another library's format.
+        FileNotFoundError: there are none.
+    """
+    if (folder / WEIGHTS).is_file():
+        return canonical(read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
+    if (folder / INDEX).is_file():
+        return canonical(read_shards(folder / INDEX), str(folder / INDEX))
+    for name in PICKLES:
+        if (folder / name).is_file():
+            raise ValueError(
+                f"{folder / name} is a pickle, and loading a pickle may run any code that is in it: refused. Make a "
+                f'{WEIGHTS} of it once, in that directory, with torch: python -c "{SAFE}"'
+            )
+    for name in OTHER_WEIGHTS:
+        if (folder / name).is_file():
+            raise ValueError(f"{folder / name}: not read here, expected {WEIGHTS}; re-save it with transformers")
+    raise FileNotFoundError(f"{folder} has no weights: expected {WEIGHTS} or {INDEX} beside {CONFIG}")
+
+
+def canonical(tensors: Weights, where: str) -> dict[str, np.ndarray]:
+    """The same weights under today's names, all with the `bert.` prefix; copies that are tied are checked and left out.
+
+    Raises:
+        ValueError: two old names mean one weight, or weights that BERT ties differ.
+    """
+    found: dict[str, np.ndarray] = {}
+    for old, value in tensors.items():
+        if BUFFERS.match(old):
+            continue
+        name = re.sub(r"\.LayerNorm\.gamma$", ".LayerNorm.weight", old)
+        name = re.sub(r"\.LayerNorm\.beta$", ".LayerNorm.bias", name)
+        name = re.sub(r"^(embeddings|encoder|pooler)\.", r"bert.\1.", name)
+        if name in found:
+            raise ValueError(f"{where}: two of its names mean {name}, one of them {old}: remove one and save again")
+        found[name] = value
+    for copy, original in TIED.items():
+        value = found.pop(copy, None)
+        if value is None:
+            continue
+        if original not in found and original.startswith("cls."):
+            found[original] = value
+        elif original in found and not np.array_equal(value, found[original]):
+            raise ValueError(
+                f"{where}: {copy} differs from {original}, expected equal values: BERT ties the two, and there is no "
+                f"untied head here; load the body alone with head='encoder' after removing {copy}"
+            )
+    return found
+
+
+TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+
+
+def detect_head(source: Source) -> str | None:
+    """The head a checkpoint has: what keras_bert.json says, else by the config's architecture and the weights' names.
+
+    Raises:
+        ValueError: it has a head that is not built here.
+    """
+    if "head" in source.info:
+        return source.info["head"]
+    heads = {name.partition(".")[0] for name in source.weights if not name.startswith("bert.")}
+    architecture = next(iter(source.keys.get("architectures") or []), None)
+    if heads == {"cls"}:
+        return "pretrainer"
+    if heads == {"classifier"} and architecture in SEQUENCE:
+        problem = source.keys.get("problem_type")
+        units = len(np.atleast_1d(source.weights.get("classifier.bias", ())))
+        wrong = problem == "multi_label_classification" or (problem == "regression" and units > 1)
+        if not wrong:
+            return "regressor" if units == 1 else "classifier"
+        architecture = f"{architecture} with problem_type {problem} and {units} labels"
+    elif not heads:
+        if architecture in (ARCHITECTURES["classifier"], ARCHITECTURES["pretrainer"]):
+            raise ValueError(
+                f"{source.where}: {CONFIG} promises a {architecture}, but there are no head weights; expected both or "
+                f"neither; give head='encoder' for the body, or head='classifier' and the labels for a fresh head"
+            )
+        return None
+    raise ValueError(
+        f"{source.where}: the head is {architecture or 'unknown'} ({', '.join(sorted(heads))}), expected a classifier, "
+        f"a regressor, a pre-trainer or none; give head='encoder' to load the body and leave the head out"
+    )
+
+
+def labels_of(source: Source, count: int) -> tuple[str, ...]:
+    """A classifier's labels in the order of its units: id2label, as transformers has it, else LABEL_0, LABEL_1, …
+
+    Raises:
+        ValueError: there are not as many as units.
+    """
+    by_id = source.keys.get("id2label")
+    if not by_id:
+        return tuple(source.info.get("labels") or (f"LABEL_{index}" for index in range(count)))
+    try:
+        labels = {int(index): str(label) for index, label in by_id.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(f"{source.where}: id2label is {by_id!r}, expected numbers to labels") from None
+    if sorted(labels) != list(range(count)):
+        raise ValueError(
+            f"{source.where}: id2label numbers {sorted(labels)}, but the classifier has {count} units; correct {CONFIG}"
+        )
+    return tuple(labels[index] for index in range(count))
+
+
+def config_keys(
+    config: Config, head: str | None, labels: tuple[str, ...] | None, dropout: float | None
+) -> dict[str, Any]:
+    """The keys of a config.json by which transformers builds the same model."""
+    keys: dict[str, Any] = {"architectures": [ARCHITECTURES[head]], "model_type": "bert", **config.to_dict()}
+    if dropout is not None and dropout != config.hidden_dropout_prob:
+        keys["classifier_dropout"] = dropout
+    if head == "classifier":
+        keys["id2label"] = {str(index): label for index, label in enumerate(labels or ())}
+        keys["label2id"] = {label: index for index, label in enumerate(labels or ())}
+        keys["problem_type"] = "single_label_classification"
+    if head == "regressor":
+        keys |= {
+            "id2label": {"0": "LABEL_0"},
+            "label2id": {"LABEL_0": 0},
+            "num_labels": 1,
+            "problem_type": "regression",
+        }
+    return keys
+
+
+def write_weights(weights: Weights, head: str | None, path: Path) -> None:
+    """model.safetensors, under the names transformers itself writes: without the `bert.` prefix for a bare body.
+
+    Raises:
+        OSError: the disk is full, …
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    named = {name.removeprefix("bert.") if head is None else name: value for name, value in weights.items()}
+    try:
+        save_file(named, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(f"{path}: could not be written ({error})") from None
