@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from keras_bert.tasks.readers import Layout, Rows, read_rows
+from keras_bert.tasks.readers import Invalid, Layout, Rows, read_rows
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Task:
     def pair(self) -> bool:
         return self.layouts[0].pair is not None
 
-    def read(self, source: str, invalid: str = "error", format: str = "auto") -> Rows:
+    def read(self, source: str, invalid: Invalid = "error", format: str = "auto") -> Rows:
         """A file of this task; labels in GLUE's spelling.
 
         Raises:
@@ -38,7 +38,10 @@ class Task:
         """
         if format == "auto" and not source.startswith("tfds://"):
             format = "tsv"  # whatever the name: STS-B's own files are tab-separated and end in .csv
-        rows = read_rows(source, self.layouts, format=format, invalid="replace" if invalid == "replace" else "error")
+        return self.spelled(read_rows(source, self.layouts, format=format, invalid=invalid))
+
+    def spelled(self, rows: Rows) -> Rows:
+        """The rows with their labels in GLUE's spelling."""
         assert rows.labels is not None
         return rows.with_labels([self.others.get(label, label) for label in rows.labels])
 

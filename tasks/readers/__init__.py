@@ -16,7 +16,7 @@ from keras_bert.tasks.readers.lines import Invalid
 from keras_bert.tasks.readers.tabs import read_tsv
 from keras_bert.tasks.readers.tfds import PREFIX, read_tfds
 
-__all__ = ["FORMATS", "Layout", "Row", "Rows", "format_of", "read_rows"]
+__all__ = ["FORMATS", "Invalid", "Layout", "Row", "Rows", "format_of", "read_rows"]
 
 FORMATS: dict[str, Callable[[str, Sequence[Layout], Invalid], Iterator[Row]]] = {
     "tsv": read_tsv,
