@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.batch import INPUT_NAMES
 from keras_bert.bert import Bert
 from keras_bert.export.signatures import is_paired
 
@@ -65,7 +64,7 @@ def python_answers(bert: Bert, columns: Columns) -> dict[str, Any]:
     texts, pairs = columns["text"], columns.get("text_pair")
     inputs = bert.preprocessor(*(tf.constant(column) for column in columns.values()))
     logits = bert.model(inputs, training=False)
-    found = bert.predict(texts, pairs)
+    found = cast(list[dict[str, Any]], bert.predict(texts, pairs))
     if bert.head == "classifier":
         text = {
             "label": [row["label"] for row in found],
@@ -73,7 +72,7 @@ def python_answers(bert: Bert, columns: Columns) -> dict[str, Any]:
         }
     else:
         text = {"score": [row["score"] for row in found]}
-    given = {name: inputs[name].numpy().tolist() for name in INPUT_NAMES}
+    given = {name: value.numpy().tolist() for name, value in cast(dict[str, tf.Tensor], inputs).items()}
     return {"given": given, "text": text, "ids": {"logits": logits.numpy().tolist()}}
 
 
@@ -132,12 +131,13 @@ def python_milliseconds(bert: Bert, columns: Columns, seconds: float = 0.5) -> d
     """The median time of `Bert.predict` on as many rows as the fresh process is timed on."""
     found = {}
     for size in BATCH_SIZES:
-        rows = [[column[i % len(column)] for i in range(size)] for column in columns.values()]
+        rows = {name: [column[i % len(column)] for i in range(size)] for name, column in columns.items()}
+        texts, pairs = rows["text"], rows.get("text_pair")
         times: list[float] = []
-        bert.predict(*rows)
+        bert.predict(texts, pairs)
         while len(times) < 3 or sum(times) < seconds:
             start = time.perf_counter()
-            bert.predict(*rows)
+            bert.predict(texts, pairs)
             times.append(time.perf_counter() - start)
         found[str(size)] = round(1000 * float(np.median(times)), 2)
     return found

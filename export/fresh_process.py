@@ -9,6 +9,7 @@ import json
 import statistics
 import sys
 import time
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers its ops, without which the model does not load
@@ -29,21 +30,21 @@ def main() -> None:
     print(json.dumps(reply))
 
 
-def plain(outputs):
+def plain(outputs: dict[str, tf.Tensor]) -> dict[str, Any]:
     """Tensors as nested lists; strings decoded."""
 
-    def text(value):
+    def text(value: Any) -> Any:
         return [text(part) for part in value] if isinstance(value, list) else value.decode("utf-8")
 
     lists = {name: (tensor.dtype, tensor.numpy().tolist()) for name, tensor in outputs.items()}
     return {name: text(value) if dtype == tf.string else value for name, (dtype, value) in lists.items()}
 
 
-def milliseconds(signature, columns, size):
+def milliseconds(signature: Any, columns: dict[str, list[str]], size: int) -> float:
     """The median time of a request of `size` rows, the given ones over and over."""
     rows = {name: [texts[i % len(texts)] for i in range(size)] for name, texts in columns.items()}
     inputs = {name: tf.constant(texts, tf.string) for name, texts in rows.items()}
-    times = []
+    times: list[float] = []
     signature(**inputs)
     while len(times) < 3 or sum(times) < SECONDS_A_BATCH_SIZE:
         start = time.perf_counter()

@@ -62,8 +62,7 @@ def text_function(bert: Bert, ids: Function) -> Function:
     decode = DECODERS[bert.head or ""]
 
     def answer(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        inputs = preprocessor(*texts)
-        return decode(bert, ids(*(inputs[name] for name in INPUT_NAMES))["logits"])
+        return decode(bert, ids(**preprocessor(*texts))["logits"])
 
     text_spec, pair_spec = (tf.TensorSpec([None], tf.string, name) for name in ("text", "text_pair"))
     if is_paired(bert):

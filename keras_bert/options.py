@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def option(default: T, help: str) -> T:
     """A dataclass field that is also a flag, with its default and the sentence `--help` shows."""
-    return dataclasses.field(default=default, metadata={"help": help})  # type: ignore[return-value]
+    return dataclasses.field(default=default, metadata={"help": help})
 
 
 def required(help: str) -> Any:
