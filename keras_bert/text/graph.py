@@ -26,8 +26,8 @@ HOLE = "\x02"  # begins a token that no word can match
 OTHER = "\x03"  # a character that tf.text would cut a word at and the reference does not
 TYPED = "\x04\x05\x06\x07\x08"  # the special tokens, typed
 
+BREAKS = " \t\n\r"  # some of the spaces, enough to see at a glance that no word of an ordinary text is too long
 MAX_WORD_BYTES = 4 * MAX_WORD_CHARS  # tf.text counts bytes: this never fires before our own rule does
-VALID = r"\x{0}-\x{D7FF}\x{E000}-\x{10FFFF}"  # explicit: RE2's own classes let surrogates through
 
 
 class TokenizerGraph:
@@ -54,8 +54,12 @@ class TokenizerGraph:
         self.normalizer = text.FastBertNormalizer(model_buffer=as_bytes_tensor(model_buffer(replaced)))
         self.wordpiece = self.build_wordpiece(tokens)
         self.sigma = sigma_pattern(word_ends=map(ord, typed))
-        letters = VALID.replace(r"\x{0}", r"\x{0}-\x{3A2}\x{3A4}") if self.lower_case else VALID
-        self.plain = f"[{letters}]*"
+        ends = {ord("Σ")} if self.lower_case else set()  # it has two small forms
+        self.plain = f"[{all_but(ends)}]*"
+        longest = max(len(part) for text in replaced.values() for part in text.split(" "))  # that a character becomes
+        watched = ends | set(map(ord, BREAKS)) | set(map(ord, f"[{typed}" if typed else ""))
+        short = f"[{all_but(watched)}]{{0,{MAX_WORD_CHARS // longest}}}"
+        self.ordinary = f"(?:{short}[{BREAKS}])*{short}"
         self.special_lengths = np.ones(len(tokens), np.int32)  # of a typed special token, in characters
         for token in self.special_tokens:
             self.special_lengths[tokenizer.vocabulary.index[token]] = len(token)
@@ -72,10 +76,18 @@ class TokenizerGraph:
 
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Strings [B] → ids [B,(T)]."""
-        normal = self.normalizer.normalize(self.clean(texts))
+        half = tf.size(texts) // 2  # the two halves run side by side
+        return tf.concat([self.half_ids(texts[:half]), self.half_ids(texts[half:])], axis=0)
+
+    def half_ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         if not self.words_first:
-            return self.wordpiece.tokenize(mark_long_words(normal))
-        words = tf.strings.split(normal, sep=" ")
+            normal = tf.cond(
+                all_match(texts, self.ordinary),
+                lambda: self.normalizer.normalize(texts),
+                lambda: mark_long_words(self.normalizer.normalize(self.clean(texts))),
+            )
+            return self.wordpiece.tokenize(normal)
+        words = tf.strings.split(self.normalizer.normalize(self.clean(texts)), sep=" ")
         ids = self.wordpiece.tokenize(hide_long_words(words.values))
         return tf.RaggedTensor.from_row_splits(ids.values, tf.gather(ids.row_splits, words.row_splits), validate=False)
 
@@ -88,7 +100,7 @@ class TokenizerGraph:
             valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
             return tf.strings.regex_replace(valid, *self.sigma) if self.lower_case else valid
 
-        return tf.cond(tf.reduce_all(tf.strings.regex_full_match(texts, self.plain)), lambda: texts, thorough)
+        return tf.cond(all_match(texts, self.plain), lambda: texts, thorough)
 
     def sign_special_tokens(self, texts: tf.Tensor) -> tf.Tensor:
         """Each typed special token to its sign, filled up to its length so that offsets stay."""
@@ -144,6 +156,20 @@ class TokenizerGraph:
         ends = tf.where(whole, tf.gather(lengths, word), ends)
         rows = tf.RaggedTensor.from_row_splits(ids.values, tf.gather(ids.row_splits, words.row_splits), validate=False)
         return rows, tf.gather(begins, word) + starts, tf.gather(begins, word) + ends
+
+
+def all_match(texts: tf.Tensor, pattern: str) -> tf.Tensor:
+    return tf.reduce_all(tf.strings.regex_full_match(texts, pattern))
+
+
+def all_but(excluded: Iterable[int]) -> str:
+    """The inside of an RE2 class of all characters but some; explicit, as RE2's own classes let surrogates through."""
+    spans, begin = [], 0
+    for first, resume in sorted([*((o, o + 1) for o in excluded), (0xD800, 0xE000), (0x110000, 0)]):
+        if begin < first:
+            spans.append(rf"\x{{{begin:X}}}-\x{{{first - 1:X}}}")
+        begin = resume
+    return "".join(spans)
 
 
 def mark_long_words(normal: tf.Tensor) -> tf.Tensor:
