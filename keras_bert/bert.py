@@ -193,9 +193,11 @@ def load(
         head, chosen = transformers.detect_head(source) or "encoder", False
     else:
         chosen = True
-    other = chosen and (source.keys.get("architectures") or [None])[0] not in transformers.SEQUENCE
-    if fresh_head or (other and head in ("classifier", "regressor")):
-        source.weights = {name: value for name, value in source.weights.items() if name.startswith("bert.")}
+    architecture = next(iter(source.keys.get("architectures") or []), None)
+    # A tagger's or a chooser's weights are called "classifier" too.
+    foreign = architecture not in transformers.SEQUENCE and head in ("classifier", "regressor")
+    if fresh_head or foreign:
+        source.weights = {name: value for name, value in source.weights.items() if part_of(name) != "classifier"}
     names = head_labels(source, head, labels, num_labels)
     model = build(source, head, len(names or ()), dtype, attention_scores)
     fresh = choose(model, source, head) if chosen or fresh_head else ()

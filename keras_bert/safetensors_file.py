@@ -33,8 +33,8 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     others = {"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U8": np.uint8, "BOOL": np.bool_}
     with open(path, "rb") as file:
         header, start, size = read_header(file, path)
-        if size == start:
-            return {}
+        if size == start:  # nothing to map: there is no tensor, or all are empty
+            return {name: np.zeros(entry["shape"], np.float32) for name, entry in header.items()}
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     tensors = {}
     for name, entry in header.items():
