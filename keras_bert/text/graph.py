@@ -44,25 +44,20 @@ class TokenizerGraph:
         self.lower_case = tokenizer.lower_case
         refuse_reordered(tokenizer)
         tokens = servable_tokens(tokenizer.vocabulary, tokenizer.special_tokens)
-        replaced = replacements(tokenizer.lower_case, tokenizer.strips_accents, tokenizer.split_chinese)
-        others = cut_characters()
-        self.words_first = not tokenizer.split_chinese or not others.isdisjoint(map(ord, "".join(tokens)))
-        if not self.words_first:
-            replaced |= dict.fromkeys(others, OTHER)
+        self.words_first = not tokenizer.split_chinese or not cut_characters().isdisjoint(map(ord, "".join(tokens)))
         typed = TYPED[: len(self.special_tokens)]
-        replaced |= {ord(sign): f" {sign} " for sign in typed}
-        self.normalizer = text.FastBertNormalizer(model_buffer=as_bytes_tensor(model_buffer(replaced)))
+        options = (tokenizer.lower_case, tokenizer.strips_accents, tokenizer.split_chinese)
+        table, longest = normalizer_table(*options, self.words_first, typed)
+        self.normalizer = text.FastBertNormalizer(model_buffer=as_bytes_tensor(table))
         self.wordpiece = self.build_wordpiece(tokens)
         self.sigma = sigma_pattern(word_ends=map(ord, typed))
         ends = {ord("Σ")} if self.lower_case else set()  # it has two small forms
         self.plain = f"[{all_but(ends)}]*"
-        longest = max(len(part) for text in replaced.values() for part in text.split(" "))  # that a character becomes
         watched = ends | set(map(ord, BREAKS)) | set(map(ord, f"[{typed}" if typed else ""))
         short = f"[{all_but(watched)}]{{0,{MAX_WORD_CHARS // longest}}}"
         self.ordinary = f"(?:{short}[{BREAKS}])*{short}"
-        self.special_lengths = np.ones(len(tokens), np.int32)  # of a typed special token, in characters
-        for token in self.special_tokens:
-            self.special_lengths[tokenizer.vocabulary.index[token]] = len(token)
+        self.typed_lengths = np.ones(256, np.int32)  # of what a byte of the cleaned text stands for, in characters
+        self.typed_lengths[list(typed.encode())] = [len(token) for token in self.special_tokens]
 
     def build_wordpiece(self, tokens: list[str]) -> Any:  # a tensorflow_text.FastWordpieceTokenizer
         from tensorflow_text.core.pybinds import pywrap_fast_wordpiece_tokenizer_model_builder as builder
@@ -115,18 +110,20 @@ class TokenizerGraph:
         normal, sources = self.normalizer.normalize_with_offsets(cleaned)
         ids, starts, ends = (self.cut_pieces if self.words_first else self.marked_pieces)(normal)
         row = ids.value_rowids()
-        characters = character_numbers(cleaned)
         row_begins = tf.gather(byte_starts(cleaned), row)
+        row_sources = tf.gather(sources.row_starts(), row)
+        characters = character_numbers(cleaned)
 
-        def character_of(byte: tf.Tensor) -> tf.Tensor:  # byte of the normal text → number of a character of the text
-            source = tf.cast(tf.gather(sources.values, tf.gather(sources.row_starts(), row) + byte), tf.int64)
-            # all bytes of a replaced character point to its first one
-            return tf.gather(characters, row_begins + source) - tf.gather(characters, row_begins)
+        def source(byte: tf.Tensor) -> tf.Tensor:  # byte of a normal text → byte of all cleaned texts
+            return row_begins + tf.cast(tf.gather(sources.values, row_sources + byte), tf.int64)
 
-        first, last = character_of(starts), character_of(ends - 1)
+        # all bytes of a replaced character point to its first one
+        first, last = source(starts), source(ends - 1)
+        before = tf.gather(characters, row_begins)
+        starts, ends = tf.gather(characters, first) - before, tf.gather(characters, last) - before + 1
         if self.special_tokens:
-            last += tf.gather(self.special_lengths, ids.values) - 1
-        return Pieces(ids, ids.with_values(first), ids.with_values(last + 1))
+            ends += tf.gather(self.typed_lengths, tf.cast(tf.gather(all_bytes(cleaned), last), tf.int32)) - 1
+        return Pieces(ids, ids.with_values(starts), ids.with_values(ends))
 
     def marked_pieces(self, normal: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """Ids [B,(T)]; their first bytes and the bytes behind their last in the normal text, int64 [T in all]."""
@@ -228,6 +225,18 @@ def refuse_reordered(tokenizer: BaseTokenizer) -> None:
                 f"vocabulary line {line}: {token!r} has a mark whose place NFD changes, which strip_accents in the "
                 "graph cannot follow; use PythonTokenizer, or strip_accents=False"
             )
+
+
+@functools.lru_cache(maxsize=8)  # it takes most of a second, and a process loads several models
+def normalizer_table(
+    lower_case: bool, strip_accents: bool, split_chinese: bool, words_first: bool, typed: str
+) -> tuple[bytes, int]:
+    """What the normaliser replaces, as it reads it; and the most characters of one word that a character becomes."""
+    replaced = replacements(lower_case, strip_accents, split_chinese)
+    if not words_first:
+        replaced |= dict.fromkeys(cut_characters(), OTHER)
+    replaced |= {ord(sign): f" {sign} " for sign in typed}
+    return model_buffer(replaced), max(len(part) for text in replaced.values() for part in text.split(" "))
 
 
 @functools.cache
