@@ -20,7 +20,7 @@ def saved_model_readme(bert: Bert, report: dict[str, Any]) -> str:
         ids_outputs="[B, K]" if bert.labels else "[B]",
         labels=LABELS.format(labels=" · ".join(f"`{label}`" for label in bert.labels)) if bert.labels else "",
         max_length=bert.max_length,
-        ops=", ".join(f"`{op}`" for op in report["ops_outside_core"]),
+        ops=" and ".join(f"`{op}`" for op in report["ops_outside_core"]),
         rest=json.dumps({"instances": [example if paired else example["text"]]}),
         python=", ".join(f'{name}=tf.constant(["{text}"])' for name, text in example.items()),
         rows=report["rows"],
@@ -44,8 +44,8 @@ The weights are float32, the vocabulary is `assets/vocab.txt`.
 {labels}
 ## TensorFlow Serving
 
-Copy this folder to `models/bert/1` and start a stock server, which has every op that is needed ({ops} are
-tensorflow-text's, the others TensorFlow's own):
+Copy this folder to `models/bert/1` and start a stock server. It has every op that is needed: TensorFlow's own, and
+tensorflow-text's {ops}.
 
 ```sh
 docker run -p 8501:8501 -v "$PWD/models/bert:/models/bert" -e MODEL_NAME=bert tensorflow/serving

@@ -54,7 +54,6 @@ def export(
         got = compare.ask_fresh_process(draft, columns, expected["given"])
         report = {
             "head": bert.head,
-            "bytes": sum(path.stat().st_size for path in draft.rglob("*") if path.is_file()),
             "rows": len(columns["text"]),
             "max_difference": compare.largest_difference(expected, got, columns),
             "ops_outside_core": outside_core,
@@ -62,7 +61,8 @@ def export(
             "python_milliseconds": compare.python_milliseconds(bert, columns),
         }
         (draft / "README.md").write_text(saved_model_readme(bert, report), encoding="utf-8", newline="\n")
-    return report
+        size = sum(path.stat().st_size for path in draft.rglob("*") if path.is_file())
+    return {"bytes": size, **report}
 
 
 def write(bert: Bert, directory: Path) -> None:

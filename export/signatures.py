@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from keras_bert.batch import INPUT_NAMES
+from keras_bert.batch import INPUT_NAMES, Inputs
 from keras_bert.bert import Bert
 from keras_bert.checkpoint import assign, collect
 from keras_bert.decoding import decode_classes, decode_scores
@@ -62,13 +62,41 @@ def text_function(bert: Bert, ids: Function) -> Function:
     decode = DECODERS[bert.head or ""]
 
     def answer(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        return decode(bert, ids(**preprocessor(*texts))["logits"])
+        return decode(bert, in_groups(ids, preprocessor(*texts)))
 
     text_spec, pair_spec = (tf.TensorSpec([None], tf.string, name) for name in ("text", "text_pair"))
     if is_paired(bert):
         return tf.function(lambda text, text_pair: answer(text, text_pair), [text_spec, pair_spec], autograph=False)
     return tf.function(lambda text: answer(text), [text_spec], autograph=False)
 
+
+def in_groups(ids: Function, inputs: Inputs) -> tf.Tensor:
+    """`ids` on rows of like length together, each group as wide as its longest row: logits, in the rows' own order.
+
+    Where lengths differ, most of a batch is padding: a fifth to a third of the time is saved on 32 sentences or pairs,
+    3 % is lost on 32 rows of one length.
+    """
+    length_B = tf.reduce_sum(inputs["input_mask"], axis=1)
+    order_B = tf.argsort(length_B, stable=True)
+    length_B = tf.gather(length_B, order_B)
+    columns = {name: tf.gather(inputs[name], order_B) for name in INPUT_NAMES}  # type: ignore[literal-required]
+    num_rows = tf.size(order_B)
+    # Few groups, so that an accelerator gets large ones; of a handful of rows, so that a CPU's cores are busy.
+    size = tf.maximum(MIN_GROUP, -(-num_rows // MAX_GROUPS))
+    num_groups = -(-num_rows // size)
+    shape = ids.get_concrete_function().structured_outputs["logits"].shape  # type: ignore[attr-defined]
+    found = tf.TensorArray(tf.float32, num_groups, element_shape=shape, infer_shape=False)
+
+    def group(i: tf.Tensor, found: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        first, last = i * size, tf.minimum((i + 1) * size, num_rows)
+        rows = {name: column[first:last, : length_B[last - 1]] for name, column in columns.items()}
+        return i + 1, found.write(i, ids(**rows)["logits"])
+
+    _, found = tf.while_loop(lambda i, _: i < num_groups, group, [0, found], parallel_iterations=1)
+    return tf.ensure_shape(tf.gather(found.concat(), tf.argsort(order_B)), shape)
+
+
+MIN_GROUP, MAX_GROUPS = 8, 4
 
 DECODERS: dict[str, Callable[[Bert, tf.Tensor], dict[str, tf.Tensor]]] = {
     "classifier": lambda bert, logits: decode_classes(logits, bert.labels or ()),
