@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import pydoc
 import re
 import subprocess
 import sys
@@ -155,3 +156,9 @@ def test_parity_tests_ask_for_peers_by_fixture():
     )
     files = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
     assert not [str(path.relative_to(ROOT)) for path in files if asks.search(path.read_text("utf-8"))]
+
+
+def test_pydoc_shows_every_public_name():
+    text = pydoc.plain(pydoc.render_doc(kb))
+    assert all(re.search(rf"\b{name}\b", text) for name in kb.__all__)
+    assert "BERT for Keras 3" in text[:200]
