@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import keras_bert as kb
 import reference
+
+import keras_bert as kb
 from keras_bert import checkpoint
 
-TOKENS = (
-    "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat on mat a dog ran ##s ##ing walk quick ##ly , . ! is not".split()
-)
+WORDS = "the cat sat on mat a dog ran ##s ##ing walk quick ##ly , . ! is not"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
 LABELS = ("no", "yes", "may be")
 TEXTS = ["the cat sat on the mat .", "a dog", "the dog ran quickly , not walking !", "cats"]
 

@@ -11,11 +11,11 @@ import sys
 
 import numpy as np
 import pytest
+import small
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import keras_bert as kb
-import small
 from keras_bert.checkpoint import collect
 
 HEADS = [None, "classifier", "regressor", "pretrainer"]
@@ -69,15 +69,16 @@ def test_dropout_of_a_head_survives(tmp_path):
 
 def test_a_checkpoint_opens_in_a_fresh_process(classifier):
     program = (
-        "import sys, json, keras_bert as kb\n"
-        "print(json.dumps(kb.load(sys.argv[1]).predict(json.loads(sys.argv[2]))))"
+        "import sys, json, keras_bert as kb\nprint(json.dumps(kb.load(sys.argv[1]).predict(json.loads(sys.argv[2]))))"
     )
     command = [sys.executable, "-c", program, str(classifier), json.dumps(small.TEXTS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     here = kb.load(classifier).predict(small.TEXTS)
     for one, other in zip(json.loads(done.stdout), here, strict=True):
         assert one["label"] == other["label"]
-        np.testing.assert_allclose(list(one["probabilities"].values()), list(other["probabilities"].values()), atol=1e-6)
+        np.testing.assert_allclose(
+            list(one["probabilities"].values()), list(other["probabilities"].values()), atol=1e-6
+        )
 
 
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])

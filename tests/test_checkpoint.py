@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keras_bert as kb
-import small
 from keras_bert.checkpoint import assign, collect, slots
 
 HEADS = [None, "classifier", "regressor", "pretrainer"]

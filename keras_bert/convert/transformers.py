@@ -136,6 +136,9 @@ def detect_head(source: Source) -> str | None:
         ValueError: it has a head that is not built here.
     """
     if "head" in source.info:
+        if source.info["head"] not in ARCHITECTURES:
+            known = ", ".join(str(head) for head in ARCHITECTURES)
+            raise ValueError(f"{source.where}: {INFO} has the head {source.info['head']!r}, expected one of {known}")
         return source.info["head"]
     heads = {name.partition(".")[0] for name in source.weights if not name.startswith("bert.")}
     architecture = next(iter(source.keys.get("architectures") or []), None)
