@@ -28,10 +28,10 @@ TEXT = st.text(st.one_of(st.sampled_from(HARD + "  "), st.characters(exclude_cat
 
 @pytest.fixture(scope="module")
 def pairs(small: Vocabulary) -> list[tuple[Tokenizer, PythonTokenizer]]:
-    """Both tokenizers, for all combinations of options, with typed special tokens and without."""
+    """Both tokenizers, for all combinations of options, and for two with typed special tokens."""
     return [
         (Tokenizer(small, **options), PythonTokenizer(small, **options))
-        for options in (o | {"special_tokens_in_text": typed} for o in OPTIONS for typed in (False, True))
+        for options in OPTIONS + [o | {"special_tokens_in_text": True} for o in (OPTIONS[0], OPTIONS[-1])]
     ]
 
 
@@ -57,8 +57,8 @@ def test_golden_offsets(request, golden, records, kind):
         assert [list(span) for span in zip(starts, ends)] == case["offsets"], case["text"]
 
 
-@given(texts=st.lists(TEXT, min_size=1, max_size=5))
-@settings(max_examples=60)
+@given(texts=st.lists(TEXT, min_size=1, max_size=9))
+@settings(max_examples=40)
 def test_graph_and_python_agree_for_all_options(pairs, texts):
     for graph, python in pairs:
         want = [x.to_list() for x in python.with_offsets(texts)]
@@ -90,11 +90,11 @@ def assigned_in_14() -> set[int]:
         st.one_of(st.binary(max_size=6), st.sampled_from([s.encode() for s in "aΣé東 \0.\U0001f600"])), max_size=8
     )
 )
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_broken_bytes_are_left_out_as_by_python(pairs, parts):
     data = b"".join(parts)
     text = data.decode("utf-8", "ignore")
-    for graph, python in (pairs[0], pairs[6], pairs[-1]):
+    for graph, python in (pairs[0], pairs[-1]):
         want = [x.to_list() for x in python.with_offsets(text)]
         assert [x.to_list() for x in graph.with_offsets([data])] == want, graph
         assert graph([data]).to_list() == want[0]
@@ -120,10 +120,10 @@ def test_final_sigma(text, token):
 
 
 @given(words=st.lists(st.tuples(st.sampled_from("aéΣ東한😀б\u0301x"), st.integers(195, 205)), min_size=1, max_size=3))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_the_rule_of_200_counts_characters_after_normalising(pairs, words):
     text = " ".join(c * n for c, n in words)
-    for graph, python in pairs[::3]:
+    for graph, python in pairs[::4]:
         want = [x.to_list() for x in python.with_offsets(text)]
         assert [x.to_list() for x in graph.with_offsets(text)] == want, graph
         assert graph(text).to_list() == want[0]
