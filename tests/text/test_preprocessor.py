@@ -126,10 +126,7 @@ def test_a_saved_model_takes_text_and_needs_two_ops_of_tf_text(small, tmp_path: 
     for name, options in (("words_cut_by_op", {}), ("words_first", {"split_chinese": False})):
         layer = Preprocessor(Tokenizer(small, **options), 11)
         want[name] = layer(texts, pairs)
-        module = tf.Module()
-        strings = tf.TensorSpec([None], tf.string)
-        module.serve = tf.function(lambda texts, pairs, f=layer: f(texts, pairs), input_signature=[strings, strings])
-        tf.saved_model.save(module, str(tmp_path / name / "saved"), signatures=module.serve)
+        save(layer, tmp_path / name / "saved")
         foreign = {op for op in ops_of(tmp_path / name / "saved") if not hasattr(tf.raw_ops, op)}
         assert foreign == {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets"}
     run_fresh(SERVE, "|".join(texts), "|".join(pairs), *(tmp_path / name for name in want))
@@ -141,8 +138,16 @@ def test_a_saved_model_takes_text_and_needs_two_ops_of_tf_text(small, tmp_path: 
 def test_keras_export_serves_text(tokenizer, tmp_path: Path):
     model = functional(Preprocessor(tokenizer, 11))
     model.export(tmp_path / "saved", verbose=False)
-    served = tf.saved_model.load(tmp_path / "saved").serve([tf.constant(TEXTS), tf.constant(PAIRS)])
+    loaded = tf.saved_model.load(tmp_path / "saved")
+    served = loaded.serve([tf.constant(TEXTS), tf.constant(PAIRS)])
     assert_equal({n: served[n] for n in INPUT_NAMES}, Preprocessor(tokenizer, 11)(TEXTS, PAIRS))
+
+
+def save(layer: Preprocessor, directory: Path) -> None:
+    module = tf.Module()
+    strings = tf.TensorSpec([None], tf.string)
+    module.serve = tf.function(lambda texts, pairs: layer(texts, pairs), input_signature=[strings, strings])
+    tf.saved_model.save(module, str(directory), signatures=module.serve)
 
 
 def ops_of(directory: Path) -> set[str]:
