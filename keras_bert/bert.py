@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import logging
@@ -162,6 +163,7 @@ def load(
     fresh_head: bool = False,
     max_length: int | None = None,
     lower_case: bool | None = None,
+    hidden_act: str | None = None,
     dtype: str | None = "float32",
     attention_scores: bool = False,
 ) -> Bert:
@@ -176,7 +178,9 @@ def load(
         num_labels, labels: of a fresh classifier; one of them is enough.
         fresh_head: leave the checkpoint's head out even if it would fit.
         max_length: tokens a row has at most; None: as saved, else max_position_embeddings.
-        lower_case: None: as the checkpoint says.
+        lower_case: of the tokenizer; None: as the checkpoint says.
+        hidden_act: None: as the checkpoint says. For a Google checkpoint whose "gelu" means the tanh approximation,
+            "gelu_new".
         dtype: "float32", "mixed_bfloat16" or "mixed_float16"; weights are float32 in each.
         attention_scores: the encoder also gives its attention probabilities.
 
@@ -187,6 +191,8 @@ def load(
     if head not in (None, *HEADS):
         raise ValueError(f"head must be one of {', '.join(HEADS)} or None: got {head!r}")
     source = read_origin(origin, lower_case=lower_case)
+    if hidden_act is not None:
+        source.config = dataclasses.replace(source.config, hidden_act=hidden_act)
     if source.tokenizer is None:
         raise FileNotFoundError(f"{source.where} has no vocabulary: put the vocab.txt of these weights beside them")
     if head is None:

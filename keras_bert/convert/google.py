@@ -122,7 +122,7 @@ def read_variables(prefix: Path, where: str) -> dict[str, np.ndarray]:
             name for name in reader.get_variable_to_shape_map() if name == "global_step" or not NOT_WEIGHTS.search(name)
         ]
         tensors = {name: reader.get_tensor(name) for name in names}
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+    except (tf.errors.OpError, RuntimeError, ValueError, LookupError) as error:
         told = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
             f"{where}: the checkpoint is damaged or not whole ({told}); get its .index and .data files again"
