@@ -5,13 +5,14 @@ The plan is a function of the row lengths, the seed and the epoch, so that a sto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.batch import INPUT_NAMES
+from keras_bert.tasks.readers import Rows
 from keras_bert.text import Tokenizer, pack
 
 CHUNK = 1024  # rows tokenised at a time: memory stays bounded whatever the file's size
@@ -57,15 +58,20 @@ class Encoded:
         return dict(zip(INPUT_NAMES, (ids, real.astype(np.int32), types), strict=True))
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> Encoded:
-    """Tokenises and packs rows in graph, a chunk at a time; pairs are cut longest first.
+def encode_all(tokenizer: Tokenizer, parts: Mapping[str, Rows], max_length: int) -> dict[str, Encoded]:
+    """Tokenises and packs the rows of every part, all with pairs or all without; pairs are cut longest first.
 
     Args:
-        texts, pairs: N each; pairs may be None.
         max_length: tokens a row has at most, [CLS] and [SEP] counted.
     """
+    pack_rows = make_packer(tokenizer, any(rows.pairs is not None for rows in parts.values()), max_length)
+    return {name: encode(pack_rows, rows) for name, rows in parts.items()}
+
+
+def make_packer(tokenizer: Tokenizer, paired: bool, max_length: int) -> Callable[..., tuple[tf.Tensor, ...]]:
+    """Texts, and pairs if `paired`, string [B] → the fields of Encoded, with lengths in place of starts; one graph."""
     unk = tokenizer.vocabulary.unk_id
-    specials = 2 if pairs is None else 3
+    specials = 3 if paired else 2
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * (specials - 1))
     def run(*columns: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -79,10 +85,15 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], pairs: Sequence[str] | No
         first = lengths - tf.reduce_sum(inputs["input_type_ids"], 1)
         return tf.boolean_mask(inputs["input_word_ids"], real), lengths, first, full, unknown
 
+    return run
+
+
+def encode(pack_rows: Callable[..., tuple[tf.Tensor, ...]], rows: Rows) -> Encoded:
+    """Rows as ids, a chunk at a time, so that memory stays bounded."""
     parts = []
-    for start in range(0, len(texts), CHUNK):
-        columns = [column[start : start + CHUNK] for column in (texts, pairs) if column is not None]
-        parts.append([value.numpy() for value in run(*[tf.constant(column, tf.string) for column in columns])])
+    for start in range(0, len(rows), CHUNK):
+        columns = [column[start : start + CHUNK] for column in (rows.texts, rows.pairs) if column is not None]
+        parts.append([value.numpy() for value in pack_rows(*[tf.constant(column, tf.string) for column in columns])])
     ids, lengths, first, full, unknown = (np.concatenate(column) for column in zip(*parts, strict=True))
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     return Encoded(ids, starts, first, full, unknown)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import keras_bert as kb
 from keras_bert.options import option, parse
-from keras_bert.tasks.batches import Encoded, encode
+from keras_bert.tasks.batches import Encoded, encode_all
 from keras_bert.tasks.data import Data, DataOptions, ModelOptions, label_names, label_numbers, read_data, scores_of
 from keras_bert.tasks.progress import finish, say
 from keras_bert.tasks.readers import Rows
@@ -41,9 +41,7 @@ def main(argv: list[str]) -> int:
     scores = looks_like_scores(options)
     data = read_data(options, scores)
     labels = None if scores else label_names(options, data)
-    encoded = {
-        name: encode(bert.tokenizer, rows.texts, rows.pairs, bert.max_length) for name, rows in data.parts.items()
-    }
+    encoded = encode_all(bert.tokenizer, data.parts, bert.max_length)
     findings = check(bert, data, encoded, labels, options.batch_size)
     tell(findings)
     return finish(
@@ -108,7 +106,7 @@ def size_in_words(bert: Any, encoded: dict[str, Encoded], batch_size: int) -> st
     longest = max(int(part.lengths.max()) for part in encoded.values())
     return (
         f"encoder: {config.num_weights():,} weights (rule of thumb V·H + 12·L·H²: {config.estimated_num_weights():,}); "
-        f"about {memory(config, batch_size, longest) / 2**30:.1f} GiB to train with {batch_size} rows of {longest} tokens"
+        f"about {memory(config, batch_size, longest) / 2**30:.1f} GiB to train {batch_size} rows of {longest} tokens"
     )
 
 

@@ -16,7 +16,7 @@ import keras_bert as kb
 from keras_bert.files import atomic_write
 from keras_bert.options import option
 from keras_bert.tasks import check, evaluate
-from keras_bert.tasks.batches import Encoded, encode, padding_share, plan_epoch
+from keras_bert.tasks.batches import Encoded, encode_all, padding_share, plan_epoch
 from keras_bert.tasks.data import Data, DataOptions, ModelOptions
 from keras_bert.tasks.evaluate import EvalSet, Forward, Kind, make_forward
 from keras_bert.tasks.progress import finish, say
@@ -72,9 +72,7 @@ def fine_tune(options: FineTuneOptions, data: Data, goal: Goal) -> int:
     )
     if bert.fresh:
         say(f"fresh weights: {', '.join(bert.fresh)}")
-    encoded = {
-        name: encode(bert.tokenizer, rows.texts, rows.pairs, bert.max_length) for name, rows in data.parts.items()
-    }
+    encoded = encode_all(bert.tokenizer, data.parts, bert.max_length)
     labels = goal.kind.labels if isinstance(goal.kind, evaluate.Classes) else None
     check.tell(check.check(bert, data, encoded, labels, options.batch_size))
     with Run.open(options.output, identity(options, bert, data, goal), options.overwrite) as run:
@@ -132,6 +130,7 @@ def write_results(
         "kept_epoch": position.best_epoch if options.keep == "best" and evals else position.epoch,
         "train_loss": position.history[-1]["loss"],
         "seconds": round(position.seconds, 2),
+        "step_seconds": round(position.step_seconds, 2),
         "seed": options.seed,
         "rows": {name: len(rows) for name, rows in data.parts.items()},
         "padding_share": round(padding_share(train_rows, plan), 4),

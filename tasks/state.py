@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -153,5 +154,5 @@ def load_state(path: Path, variables: Sequence[Any]) -> dict[str, Any]:
 
 
 def names_of(variables: Sequence[Any]) -> list[str]:
-    """A name each: its number and path, since two layers' seeds may share a path."""
-    return [f"{index}:{variable.path}" for index, variable in enumerate(variables)]
+    """A name each: its number, and its path without the counts that Keras adds to a second model's in one process."""
+    return [f"{index}:{re.sub(r'_[0-9]+(?=/|$)', '', variable.path)}" for index, variable in enumerate(variables)]

@@ -33,7 +33,8 @@ class Position:
     step: int = 0
     loss_sum: float = 0.0  # since the last row of the history
     loss_count: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # in all: steps, evaluations, saving
+    step_seconds: float = 0.0  # in steps alone
     best_score: float | None = None
     best_epoch: int | None = None
     stopped: bool = False
@@ -114,7 +115,9 @@ class Loop:
         mark_time, mark_step = time.monotonic(), position.step
         while position.batch < len(plan) and position.step < self.total:
             rows = plan[position.batch]
+            began = time.monotonic()
             value = self.step(self.data, rows)
+            position.step_seconds += time.monotonic() - began
             position.batch += 1
             position.step += 1
             check_finite(value, position.step, self.optimizer)
