@@ -6,7 +6,7 @@ import abc
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,7 @@ from keras_bert.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 MAX_WORD_CHARS = 200  # google-research/bert: a longer word is [UNK]
 
-Texts = str | bytes | Sequence[str] | Sequence[bytes] | np.ndarray | tf.Tensor
+Texts: TypeAlias = "str | bytes | Sequence[str] | Sequence[bytes] | np.ndarray | tf.Tensor"
 
 
 class Pieces(NamedTuple):

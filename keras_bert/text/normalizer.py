@@ -12,6 +12,7 @@ import gzip
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,8 @@ def unicode_tables() -> UnicodeTables:
     """The shipped table of Unicode `UNICODE_VERSION`."""
     packed = resources.files("keras_bert.text").joinpath(f"tables/unicode-{UNICODE_VERSION}.tsv.gz").read_bytes()
     sets: dict[str, set[int]] = {name: set() for name in SETS}
-    texts: dict[str, dict[int, str]] = {"lower": {}, "decompose": {}}
+    lower: dict[int, str] = {}
+    decompose: dict[int, str] = {}
     order: dict[int, int] = {}
     for line in gzip.decompress(packed).decode("ascii").splitlines():
         name, first, last, value = line.split("\t")
@@ -56,8 +58,10 @@ def unicode_tables() -> UnicodeTables:
         elif name == "order":
             order.update(dict.fromkeys(code_points, int(value)))
         else:
-            texts[name].update(dict.fromkeys(code_points, "".join(chr(int(o, 16)) for o in value.split("-"))))
-    return UnicodeTables(**{name: frozenset(members) for name, members in sets.items()}, **texts, order=order)
+            texts = lower if name == "lower" else decompose
+            texts.update(dict.fromkeys(code_points, "".join(chr(int(o, 16)) for o in value.split("-"))))
+    members: dict[str, Any] = {name: frozenset(code_points) for name, code_points in sets.items()}
+    return UnicodeTables(**members, lower=lower, decompose=decompose, order=order)
 
 
 def replacements(lower_case: bool, strip_accents: bool, split_chinese: bool) -> dict[int, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from keras_bert.batch import Inputs
 from keras_bert.text.vocabulary import Vocabulary
 
-Ids = tf.RaggedTensor | tf.Tensor | Sequence[Sequence[int]]
+Ids: TypeAlias = "tf.RaggedTensor | tf.Tensor | Sequence[Sequence[int]]"
 
 
 def pack(
