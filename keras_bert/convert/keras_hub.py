@@ -74,16 +74,18 @@ def from_backbone(backbone: Any) -> tuple[Config, dict[str, np.ndarray]]:
         max_position_embeddings=backbone.max_sequence_length,
         type_vocab_size=backbone.num_segments,
     )
-    tensors = {variable.path: flat(np.asarray(variable, np.float32), config) for variable in backbone.weights}
+    tensors = {
+        variable.path: flat(variable.path, np.asarray(variable.value, np.float32)) for variable in backbone.weights
+    }
     return config, to_canonical(tensors, expand(ROWS, config.num_hidden_layers))
 
 
-def flat(value: np.ndarray, config: Config) -> np.ndarray:
-    """Heads and head size as one axis: [H,A,D] and [A,D,H] → [H,H]; a bias [A,D] → [H]."""
+def flat(path: str, value: np.ndarray) -> np.ndarray:
+    """Heads and head size as one axis: a query's kernel [H,A,D] and an output's [A,D,H] → [H,H]; a bias [A,D] → [H]."""
     if value.ndim == 3:
-        return value.reshape(config.hidden_size, config.hidden_size)
-    per_head = (config.num_attention_heads, config.hidden_size // config.num_attention_heads)
-    return value.reshape(-1) if value.shape == per_head else value
+        width = max(value.shape[0], value.shape[2])  # H is no less than D
+        return value.reshape(width, width)
+    return value.reshape(-1) if path.endswith("/bias") else value
 
 
 def to_backbone(weights: Weights, config: Config) -> keras.Model:
