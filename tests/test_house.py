@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import keras_bert as kb
@@ -162,3 +163,12 @@ def test_pydoc_shows_every_public_name():
     text = pydoc.plain(pydoc.render_doc(kb))
     assert all(re.search(rf"\b{name}\b", text) for name in kb.__all__)
     assert "BERT for Keras 3" in text[:200]
+
+
+def test_a_label_out_of_range_is_told_by_fit_too():
+    """Plain Keras: the commands say it before training, `fit` at the batch that holds it."""
+    model = kb.build_classifier(kb.build_encoder(kb.Config.tiny()), 3)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    inputs = {name: np.ones((3, 5), "int32") for name in ("input_word_ids", "input_mask", "input_type_ids")}
+    with pytest.raises(ValueError, match="^labels must lie from 0 to 2 .3 labels.: got 3; labels counted from 1"):
+        model.fit(inputs, np.array([1, 2, 3]), verbose=0)

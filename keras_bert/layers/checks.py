@@ -1,4 +1,4 @@
-"""Ids and lengths held against the tables that they index, in eager code and inside graphs."""
+"""Ids, lengths and labels held against the tables that they index, in eager code and inside graphs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 FAILED = re.compile(r"assertion failed: \[(keras_bert: [^\]]*)\] \[(-?\d+)\](?: \[(-?\d+)\])?")
+BAD_LABEL = re.compile(r"Received a label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)")
 
 
 @contextlib.contextmanager
@@ -17,7 +18,11 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        found = FAILED.search(str(error))
+        found, label = FAILED.search(str(error)), BAD_LABEL.search(str(error))
+        if label is not None:
+            last = int(label[2]) - 1
+            hint = "; labels counted from 1? subtract 1 from each" if int(label[1]) == last + 1 else ""
+            raise ValueError(f"labels must lie from 0 to {last} ({last + 1} labels): got {label[1]}{hint}") from None
         if found is None:
             raise
         rule, *values = (part for part in found.groups() if part is not None)
