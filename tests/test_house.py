@@ -150,6 +150,25 @@ def test_the_test_extra_brings_no_torch():
     assert "torch==2.13.0" in extras["peers"]
 
 
+BROUGHT_AS = {  # module: the package that brings it, where the name is another
+    "absl": "absl-py", "keras_hub": "keras-nlp", "sklearn": "scikit-learn", "yaml": "PyYAML",
+}  # fmt: skip
+
+
+def test_every_import_is_of_a_declared_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    own = {*sys.stdlib_module_names, "keras_bert", *(path.stem for path in tests)}
+    for files, lines in (
+        (CODE, project["dependencies"] + extras["demo"]),
+        (tests, project["dependencies"] + extras["test"] + extras["peers"]),
+    ):
+        declared = {re.match(r"[\w-]+", line)[0].replace("-", "_") for line in lines}
+        used = {module.partition(".")[0] for path in files for _, module in imports(path)} - own - {""}
+        assert {BROUGHT_AS.get(name, name).replace("-", "_") for name in used} <= declared
+
+
 def test_parity_tests_ask_for_peers_by_fixture():
     """.ci/run runs the tests that use the fixtures once more with all peers: others would be skipped unseen."""
     asks = re.compile(
