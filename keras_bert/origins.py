@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def read_zip(path: Path) -> Source:
             if prefix is None:
                 raise ValueError(f"{path} holds no TF1 checkpoint (….ckpt.index and .data-…): {ACCEPTED}")
             return google.read(prefix, f"{path}: {prefix.name}")
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise ValueError(f"{path}: damaged, or no plain zip ({error}); download it again") from None
 
 
