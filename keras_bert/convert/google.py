@@ -19,7 +19,8 @@ import tensorflow as tf
 from keras_bert.checkpoint import Source, Weights, some
 from keras_bert.config import Config
 from keras_bert.convert.table import Row, expand, from_canonical, to_canonical
-from keras_bert.convert.tokenizer_files import read_object, read_tokenizer
+from keras_bert.convert.tokenizer_files import read_tokenizer
+from keras_bert.text.directory import read_object
 
 CONFIG, PREFIX, INFO = "bert_config.json", "bert_model.ckpt", "keras_bert.json"
 OURS = "keras_bert_hidden_act"  # in bert_config.json: our name of an activation that Google's code has one name for

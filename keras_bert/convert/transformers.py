@@ -15,8 +15,9 @@ import numpy as np
 
 from keras_bert.checkpoint import Source, Weights
 from keras_bert.config import Config
-from keras_bert.convert.tokenizer_files import read_object, read_tokenizer
+from keras_bert.convert.tokenizer_files import read_tokenizer
 from keras_bert.safetensors_file import INDEX, read_shards, read_tensors
+from keras_bert.text.directory import read_object
 
 CONFIG, WEIGHTS, INFO = "config.json", "model.safetensors", "keras_bert.json"
 FORMAT = 1

@@ -317,13 +317,6 @@ def test_config_there_and_back(small):
             assert cls.from_config(tokenizer.get_config()).get_config() == tokenizer.get_config()
 
 
-def test_directory_there_and_back(small, tmp_path):
-    for options in OPTIONS:
-        tokenizer = PythonTokenizer(small, **options)
-        tokenizer.save(tmp_path)
-        assert PythonTokenizer.from_directory(tmp_path).get_config() == tokenizer.get_config()
-
-
 def test_inside_tf_data_and_tf_function(tokenizers):
     texts = ["one text", "ΟΔΟΣ", "", "a" * 300]
     for tokenizer in tokenizers.values():
