@@ -36,7 +36,8 @@ class Tokenizer(BaseTokenizer):
 
     def __init__(self, vocabulary: Any, **options: Any) -> None:
         super().__init__(vocabulary, **options)
-        self.graph = TokenizerGraph(self)
+        with tf.init_scope():  # its tables are values, even where a tokenizer is built inside a graph
+            self.graph = TokenizerGraph(self)
         strings = [tf.TensorSpec([None], tf.string)]
         self.ids_function = tf.function(self.graph.ids, input_signature=strings)
         self.pieces_function = tf.function(self.graph.pieces, input_signature=strings)

@@ -328,6 +328,11 @@ def test_inside_tf_data_and_tf_function(tokenizers):
         assert tf.function(lambda x, t=tokenizer: t(x))(tf.constant(texts)).to_list() == want
 
 
+def test_it_may_be_built_inside_a_graph(small):
+    ids = tf.function(lambda texts: Tokenizer(small)(texts))(tf.constant(["all work", "é"]))
+    assert ids.to_list() == Tokenizer(small)(["all work", "é"]).to_list()
+
+
 def test_python_tokenizer_says_that_it_is_not_for_graphs(python_tokenizers):
     with pytest.raises(ValueError, match="use Tokenizer"):
         tf.data.Dataset.from_tensor_slices(["a"]).map(python_tokenizers[False])
