@@ -38,7 +38,9 @@ class Config:
         for name in COUNTS:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1: got {value!r}; correct it in the config")
+                raise ValueError(
+                    f"{name} must be a whole number of at least 1: got {value!r}; correct it in the config"
+                )
         for name in RATES:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
@@ -95,7 +97,8 @@ class Config:
         missing = sorted(set(COUNTS) - {"type_vocab_size", "max_position_embeddings"} - set(keys))
         if missing:
             raise ValueError(
-                f"{where}: the key {missing[0]!r} is missing (as are {len(missing) - 1} more); expected BERT's config.json"
+                f"{where}: the key {missing[0]!r} is missing (as are {len(missing) - 1} more); "
+                f"expected BERT's config.json"
             )
         try:
             return cls(**{key: value for key, value in keys.items() if key in known and value is not None})

@@ -53,17 +53,20 @@ def build_encoder(
 
 def encoder_inputs() -> dict[str, keras.KerasTensor]:
     """The three symbolic inputs, int32 [B,S]; mask and types may be None."""
-    return {
-        key: keras.Input((None,), dtype="int32", name=key, optional=key != "input_word_ids") for key in INPUT_NAMES
-    }
+    return {key: keras.Input((None,), dtype="int32", name=key, optional=key != "input_word_ids") for key in INPUT_NAMES}
 
 
 class CheckedModel(keras.Model):
     """A functional model whose fit, evaluate and predict report bad ids and lengths as one ValueError."""
 
     def fit(self, *args, **kwargs):
-        with clear_errors():
-            return super().fit(*args, **kwargs)
+        try:
+            with clear_errors():
+                return super().fit(*args, **kwargs)
+        except Exception:
+            # Half traced: kept, it would refuse to create the optimiser's variables when fit is called on good rows.
+            self.train_function = None
+            raise
 
     def evaluate(self, *args, **kwargs):
         with clear_errors():

@@ -69,7 +69,7 @@ def build_pretrainer(encoder: keras.Model) -> keras.Model:
 
 
 def pooled(encoder: keras.Model, dropout: float | None) -> keras.KerasTensor:
-    """The encoder called as one layer named "encoder", so that it can be frozen, shared and found; its [B,H], dropped."""
+    """The encoder called as one layer, "encoder", so that it can be frozen, shared and found; its [B,H], dropped."""
     rate = encoder.config.hidden_dropout_prob if dropout is None else dropout
     x = encoder(encoder.input)["pooled_output"]
     return keras.layers.Dropout(rate, name="head_dropout", dtype=encoder_dtype(encoder))(x)

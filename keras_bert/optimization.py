@@ -74,6 +74,27 @@ class AdamW(keras.optimizers.Optimizer):
         self.decays = [0.0 if NO_DECAY.search(path) else self.decay_rate for path in paths]
         self.scales = [self.layer_decay ** (depth - depth_of(path, depth)) for path in paths]
 
+    def _get_current_learning_rate(self):
+        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            return self._learning_rate(self.iterations)  # updates; Keras 3.15 counts the batches that it accumulates
+        return super()._get_current_learning_rate()
+
+    def _clip_gradients(self, gradients):
+        # Dense first: the norm of the word table's slices counts a token apart each time it stands in the batch.
+        gradients = [gradient if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
+        if not self.global_clipnorm:
+            return gradients
+        norm = tf.linalg.global_norm([gradient for gradient in gradients if gradient is not None])
+        scale = self.global_clipnorm / tf.maximum(norm, self.global_clipnorm)
+        return [gradient if gradient is None else gradient * tf.cast(scale, gradient.dtype) for gradient in gradients]
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        # TensorFlow's all_reduce registers a gradient function for good, and with it keeps the graph and its variables:
+        # memory would grow with every model that is fitted. One replica has nothing to reduce.
+        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+            return grads_and_vars
+        return super()._all_reduce_sum_gradients(grads_and_vars)
+
     def update_step(self, gradient, variable, learning_rate) -> None:
         index = self._get_variable_index(variable)
         handle = variable.handle
@@ -81,7 +102,8 @@ class AdamW(keras.optimizers.Optimizer):
         rate = tf.cast(learning_rate, dtype) * self.scales[index]
         if self.decays[index]:
             # Scaled down before the Adam step, as Loshchilov and Hutter decouple it (arXiv 1711.05101) and torch does.
-            variable.assign(variable * (1 - rate * self.decays[index]))
+            with tf.control_dependencies([gradient]):  # never for a step whose forward pass fails on bad ids
+                variable.assign(variable * (1 - rate * self.decays[index]))
         step = tf.cast(self.iterations + 1, dtype)
         power_1, power_2 = tf.pow(tf.cast(self.beta_1, dtype), step), tf.pow(tf.cast(self.beta_2, dtype), step)
         if not self.bias_correction:
@@ -97,7 +119,7 @@ class AdamW(keras.optimizers.Optimizer):
             beta1=tf.cast(self.beta_1, dtype),
             beta2=tf.cast(self.beta_2, dtype),
             epsilon=self.epsilon * tf.sqrt(1 - power_2),
-            grad=tf.cast(tf.convert_to_tensor(gradient), dtype),  # the word table's slices too: every row has momentum
+            grad=tf.cast(gradient, dtype),
             use_locking=False,
         )
 

@@ -8,7 +8,7 @@ from keras_bert.config import Config
 
 
 class ConfigLayer(keras.layers.Layer):
-    """A Keras layer made from a Config; `get_config` gives it back, so that a `.keras` file opens in a fresh process."""
+    """A layer made from a Config; `get_config` gives it back, so that a `.keras` file opens in a fresh process."""
 
     def __init__(self, config: Config | dict, **kwargs) -> None:
         super().__init__(**kwargs)

@@ -40,4 +40,3 @@ class MaskedLM(ConfigLayer):
 
     def compute_output_spec(self, x, positions, word_table):
         return keras.KerasTensor((*positions.shape, self.config.vocab_size), dtype=self.compute_dtype)
-
