@@ -79,7 +79,8 @@ def load(
     assign(model, source.weights, source.where, fresh, remedy)
     limit = source.config.max_position_embeddings
     length = max_length or source.info.get("max_length") or limit
-    info = {"provenance": {"origin": os.fspath(origin)}} | source.info
+    provenance = {"origin": os.fspath(origin)} | (source.info.get("provenance") or {})
+    info = source.info | {"provenance": provenance}
     return Bert(model, source.tokenizer, names, length, info, fresh)
 
 

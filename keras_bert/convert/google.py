@@ -20,9 +20,10 @@ from keras_bert.checkpoint import Source, Weights, some
 from keras_bert.config import Config
 from keras_bert.convert.table import Row, expand, from_canonical, to_canonical
 from keras_bert.convert.tokenizer_files import read_tokenizer
+from keras_bert.convert.transformers import read_info
 from keras_bert.text.directory import read_object
 
-CONFIG, PREFIX, INFO = "bert_config.json", "bert_model.ckpt", "keras_bert.json"
+CONFIG, PREFIX = "bert_config.json", "bert_model.ckpt"
 OURS = "keras_bert_hidden_act"  # in bert_config.json: our name of an activation that Google's code has one name for
 NOT_WEIGHTS = re.compile(r"(^|/)(global_step|adam_[mv]|Adam(_1)?|beta[12]_power|signal_early_stopping/STOP)$")
 GOOGLE_KEYS = [
@@ -97,7 +98,7 @@ def read(prefix: Path, where: str | None = None) -> Source:
     if OURS in keys:
         keys["hidden_act"] = keys[OURS]
     config = Config.from_dict(keys, where=f"{where}: {CONFIG}")
-    info = read_object(folder / INFO)
+    info = read_info(folder)
     tokenizer = read_tokenizer(folder, config, info.get("text") or {})
     tensors = read_variables(prefix, where)
     step = tensors.pop("global_step", None)

@@ -21,6 +21,7 @@ from keras_bert.text.directory import read_object
 
 CONFIG, WEIGHTS, INFO = "config.json", "model.safetensors", "keras_bert.json"
 FORMAT = 1
+INFO_KINDS = {"format": int, "head": str, "labels": list, "max_length": int, "text": dict, "provenance": dict}
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin")
 SAFE = (
     "import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
@@ -53,11 +54,24 @@ def read(directory: str | os.PathLike[str]) -> Source:
     keys = read_object(folder / CONFIG)
     refuse_other_results(keys, folder / CONFIG)
     config = Config.from_dict(keys, where=str(folder / CONFIG))
-    info = read_object(folder / INFO)
-    if not isinstance(info.get("format", FORMAT), int) or info.get("format", FORMAT) > FORMAT:
-        raise ValueError(f"{folder / INFO}: format {info['format']!r}, expected at most {FORMAT}: update keras_bert")
+    info = read_info(folder)
     tokenizer = read_tokenizer(folder, config, info.get("text") or {})
     return Source(str(folder), config, read_weights(folder), tokenizer, keys, info)
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """What keras_bert.json holds; empty where there is none.
+
+    Raises:
+        ValueError: it is damaged, or of a later format.
+    """
+    info = read_object(folder / INFO)
+    for key, kind in INFO_KINDS.items():
+        if not isinstance(info.get(key), kind | None):
+            raise ValueError(f"{folder / INFO}: {key} is {info[key]!r}, expected {kind.__name__}; write it again")
+    if (info.get("format") or FORMAT) > FORMAT:
+        raise ValueError(f"{folder / INFO}: format {info['format']!r}, expected at most {FORMAT}: update keras_bert")
+    return info
 
 
 def refuse_other_results(keys: Mapping[str, Any], path: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import keras_hub
 import numpy as np
 import pytest
-import reference
 import small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import keras_bert as kb
+import reference
 from keras_bert.checkpoint import assign, collect
 from keras_bert.convert import keras_hub as converter
 from keras_bert.convert.table import expand

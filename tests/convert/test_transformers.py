@@ -9,11 +9,11 @@ import sys
 
 import numpy as np
 import pytest
-import reference
 import small
 from safetensors.numpy import load_file, save_file
 
 import keras_bert as kb
+import reference
 from keras_bert.checkpoint import collect
 from keras_bert.convert.transformers import SAFE, canonical
 from keras_bert.safetensors_file import INDEX
@@ -305,6 +305,7 @@ WRONG = {
         "tokenizer_class is 'RobertaTokenizer'",
     ),
     "a later format": (lambda f: (f / "keras_bert.json").write_text('{"format": 2}'), "format 2, expected at most 1"),
+    "a length in words": (lambda f: (f / "keras_bert.json").write_text('{"max_length": "9"}'), "max_length is '9'"),
     "an unknown head": (
         lambda f: (f / "keras_bert.json").write_text('{"head": "tagger"}'),
         "the head 'tagger', expected",
