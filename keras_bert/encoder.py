@@ -35,7 +35,8 @@ def build_encoder(
     ids, mask, types = (inputs[key] for key in INPUT_NAMES)
     bias = AttentionBias(config.pad_token_id, name="attention_bias", dtype=dtype)(ids, mask)
     x = Embeddings(config, name="embeddings", dtype=dtype)(ids, types)
-    states, scores = [], []
+    states: list[keras.KerasTensor] = []
+    scores: list[keras.KerasTensor] = []
     for index in range(config.num_hidden_layers):
         block = Block(config, attention_scores, name=f"block_{index}", dtype=dtype)
         x, *probabilities = block(x, bias) if attention_scores else [block(x, bias)]
@@ -59,7 +60,7 @@ def encoder_inputs() -> dict[str, keras.KerasTensor]:
 class CheckedModel(keras.Model):
     """A functional model whose fit, evaluate and predict report bad ids and lengths as one ValueError."""
 
-    def fit(self, *args, **kwargs):
+    def fit(self, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         try:
             with clear_errors():
                 return super().fit(*args, **kwargs)
@@ -68,11 +69,11 @@ class CheckedModel(keras.Model):
             self.train_function = None
             raise
 
-    def evaluate(self, *args, **kwargs):
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         with clear_errors():
             return super().evaluate(*args, **kwargs)
 
-    def predict(self, *args, **kwargs):
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
         with clear_errors():
             return super().predict(*args, **kwargs)
 

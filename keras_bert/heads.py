@@ -75,7 +75,7 @@ def pooled(encoder: keras.Model, dropout: float | None) -> keras.KerasTensor:
     return keras.layers.Dropout(rate, name="head_dropout", dtype=encoder_dtype(encoder))(x)
 
 
-def encoder_dtype(encoder: keras.Model):
+def encoder_dtype(encoder: keras.Model) -> keras.DTypePolicy:
     return encoder.get_layer("embeddings").dtype_policy
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -20,7 +21,7 @@ class WarmupThenLinear(keras.optimizers.schedules.LearningRateSchedule):
             )
         self.peak, self.warmup_steps, self.total_steps = peak, warmup_steps, total_steps
 
-    def __call__(self, step) -> tf.Tensor:
+    def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
         step = tf.cast(step, tf.float32)
         rising = step / max(1, self.warmup_steps)
         falling = (self.total_steps - step) / max(1, self.total_steps - self.warmup_steps)
@@ -47,7 +48,7 @@ class AdamW(keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate=5e-5,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 5e-5,
         weight_decay: float = 0.01,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
@@ -55,7 +56,7 @@ class AdamW(keras.optimizers.Optimizer):
         bias_correction: bool = True,
         layer_decay: float = 1.0,
         name: str = "adamw",
-        **kwargs,
+        **kwargs: Any,
     ) -> None:
         if not 0 < layer_decay <= 1:
             raise ValueError(f"layer_decay must be above 0 and at most 1: got {layer_decay}")
@@ -64,7 +65,7 @@ class AdamW(keras.optimizers.Optimizer):
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.bias_correction, self.layer_decay = bias_correction, layer_decay
 
-    def build(self, variables) -> None:
+    def build(self, variables: list[keras.Variable]) -> None:
         if self.built:
             return
         super().build(variables)
@@ -74,12 +75,12 @@ class AdamW(keras.optimizers.Optimizer):
         self.decays = [0.0 if NO_DECAY.search(path) else self.decay_rate for path in paths]
         self.scales = [self.layer_decay ** (depth - depth_of(path, depth)) for path in paths]
 
-    def _get_current_learning_rate(self):
+    def _get_current_learning_rate(self) -> tf.Tensor | keras.Variable:
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
             return self._learning_rate(self.iterations)  # updates; Keras 3.15 counts the batches that it accumulates
         return super()._get_current_learning_rate()
 
-    def _clip_gradients(self, gradients):
+    def _clip_gradients(self, gradients: list[tf.Tensor | None]) -> list[tf.Tensor | None]:
         # Dense first: the norm of the word table's slices counts a token apart each time it stands in the batch.
         gradients = [gradient if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
         if not self.global_clipnorm:
@@ -88,14 +89,14 @@ class AdamW(keras.optimizers.Optimizer):
         scale = self.global_clipnorm / tf.maximum(norm, self.global_clipnorm)
         return [gradient if gradient is None else gradient * tf.cast(scale, gradient.dtype) for gradient in gradients]
 
-    def _all_reduce_sum_gradients(self, grads_and_vars):
+    def _all_reduce_sum_gradients(self, grads_and_vars: list[tuple]) -> list[tuple]:
         # TensorFlow's all_reduce registers a gradient function for good, and with it keeps the graph and its variables:
         # memory would grow with every model that is fitted. One replica has nothing to reduce.
         if tf.distribute.get_strategy().num_replicas_in_sync == 1:
             return grads_and_vars
         return super()._all_reduce_sum_gradients(grads_and_vars)
 
-    def update_step(self, gradient, variable, learning_rate) -> None:
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         index = self._get_variable_index(variable)
         handle = variable.handle
         dtype = variable.dtype

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -17,17 +19,18 @@ class AttentionBias(keras.layers.Layer):
     0 for a real token, a large negative number for padding: finite, so that a row of padding alone gives no NaN.
     """
 
-    def __init__(self, pad_token_id: int = 0, **kwargs) -> None:
+    def __init__(self, pad_token_id: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pad_token_id = pad_token_id
 
-    def call(self, ids, input_mask=None):  # not `mask`: Keras fills an argument of that name by itself
+    # `input_mask`, not `mask`: Keras fills an argument of that name by itself.
+    def call(self, ids: tf.Tensor, input_mask: tf.Tensor | None = None) -> tf.Tensor:
         real_BS = ops.not_equal(ids, self.pad_token_id) if input_mask is None else ops.greater(input_mask, 0)
         far = -3e4 if self.compute_dtype == "float16" else -1e9  # float16 ends at 65504
         bias_BS = ops.where(real_BS, ops.zeros((), self.compute_dtype), ops.cast(far, self.compute_dtype))
         return ops.reshape(bias_BS, (-1, 1, 1, ops.shape(ids)[1]))  # reshape: TFLite converts no double new axis
 
-    def compute_output_spec(self, ids, input_mask=None):
+    def compute_output_spec(self, ids: tf.Tensor, input_mask: tf.Tensor | None = None) -> keras.KerasTensor:
         return keras.KerasTensor((ids.shape[0], 1, 1, ids.shape[1]), dtype=self.compute_dtype)
 
     def get_config(self) -> dict:
@@ -41,7 +44,7 @@ class SelfAttention(ConfigLayer):
     Query, key and value come from one matrix product; the kernel is [H,3H], columns query | key | value.
     """
 
-    def __init__(self, config: Config | dict, **kwargs) -> None:
+    def __init__(self, config: Config | dict, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
         self.head_size = config.hidden_size // config.num_attention_heads
@@ -49,12 +52,12 @@ class SelfAttention(ConfigLayer):
         self.dropout = dropout(config.attention_probs_dropout_prob, "dropout", dtype)
         self.output_dense = dense(config, config.hidden_size, "output", dtype)
 
-    def build(self, x_shape, bias_shape) -> None:
+    def build(self, x_shape: tuple, bias_shape: tuple) -> None:
         self.qkv.build((None, self.config.hidden_size))
         self.output_dense.build((None, self.config.hidden_size))
         self.built = True
 
-    def call(self, x, bias, training=None):
+    def call(self, x: tf.Tensor, bias: tf.Tensor, training: bool | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         heads, size = self.config.num_attention_heads, self.head_size
         shape = (ops.shape(bias)[0], ops.shape(bias)[3], 3, heads, size)
         q_BASD, k_BASD, v_BASD = tf.unstack(tf.transpose(tf.reshape(self.qkv(x), shape), (2, 0, 3, 1, 4)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 
 from keras_bert.config import Config
@@ -10,7 +12,7 @@ from keras_bert.config import Config
 class ConfigLayer(keras.layers.Layer):
     """A layer made from a Config; `get_config` gives it back, so that a `.keras` file opens in a fresh process."""
 
-    def __init__(self, config: Config | dict, **kwargs) -> None:
+    def __init__(self, config: Config | dict, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = config if isinstance(config, Config) else Config(**config)
 
@@ -23,13 +25,13 @@ def initializer(config: Config) -> keras.initializers.Initializer:
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
-def dense(config: Config, units: int, name: str, dtype, **kwargs) -> keras.layers.Dense:
+def dense(config: Config, units: int, name: str, dtype: Any, **kwargs: Any) -> keras.layers.Dense:
     return keras.layers.Dense(units, kernel_initializer=initializer(config), name=name, dtype=dtype, **kwargs)
 
 
-def layer_norm(config: Config, name: str, dtype) -> keras.layers.LayerNormalization:
+def layer_norm(config: Config, name: str, dtype: Any) -> keras.layers.LayerNormalization:
     return keras.layers.LayerNormalization(epsilon=config.layer_norm_eps, name=name, dtype=dtype)
 
 
-def dropout(rate: float, name: str, dtype) -> keras.layers.Dropout:
+def dropout(rate: float, name: str, dtype: Any) -> keras.layers.Dropout:
     return keras.layers.Dropout(rate, name=name, dtype=dtype)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_bert.config import Config
@@ -15,7 +18,7 @@ from keras_bert.layers.feed_forward import FeedForward
 class Block(ConfigLayer):
     """x [B,S,H] and attention bias [B,1,1,S] → [B,S,H]; with `attention_scores` also the probabilities [B,A,S,S]."""
 
-    def __init__(self, config: Config | dict, attention_scores: bool = False, **kwargs) -> None:
+    def __init__(self, config: Config | dict, attention_scores: bool = False, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
         self.attention_scores = attention_scores
@@ -26,7 +29,7 @@ class Block(ConfigLayer):
         self.output_dropout = dropout(config.hidden_dropout_prob, "output_dropout", dtype)
         self.output_norm = layer_norm(config, "output_norm", dtype)
 
-    def build(self, x_shape, bias_shape) -> None:
+    def build(self, x_shape: tuple, bias_shape: tuple) -> None:
         flat = (None, self.config.hidden_size)
         self.attention.build(flat, bias_shape)
         self.attention_norm.build(flat)
@@ -34,7 +37,7 @@ class Block(ConfigLayer):
         self.output_norm.build(flat)
         self.built = True
 
-    def call(self, x, bias, training=None):
+    def call(self, x: tf.Tensor, bias: tf.Tensor, training: bool | None = None) -> Any:
         hidden = self.config.hidden_size
         shape = ops.shape(x)
         x = ops.reshape(x, (-1, hidden))  # two axes: matmul, bias and activation fuse into one kernel on CPUs
@@ -44,7 +47,7 @@ class Block(ConfigLayer):
         x = ops.reshape(x, (shape[0], shape[1], hidden))
         return (x, probabilities) if self.attention_scores else x
 
-    def compute_output_spec(self, x, bias, training=None):
+    def compute_output_spec(self, x: tf.Tensor, bias: tf.Tensor, training: bool | None = None) -> Any:
         spec = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
         batch, length = x.shape[0], x.shape[1]
         scores_shape = (batch, self.config.num_attention_heads, length, length)

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
+import numpy as np
 import tensorflow as tf
 
 FAILED = re.compile(r"assertion failed: \[(keras_bert: [^\]]*)\] \[(-?\d+)\](?: \[(-?\d+)\])?")
@@ -68,7 +69,7 @@ def check_length(ids: tf.Tensor, limit: int) -> tf.Tensor:
         return tf.identity(ids)
 
 
-def worst_id(ids, limit: int) -> int | None:
+def worst_id(ids: np.ndarray, limit: int) -> int | None:
     """The first id outside 0..limit-1 in a numpy array, or None."""
     outside = ids[(ids < 0) | (ids >= limit)]
     return int(outside[0]) if outside.size else None

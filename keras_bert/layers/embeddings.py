@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -20,7 +22,7 @@ class Embeddings(ConfigLayer):
         tf.errors.InvalidArgumentError: the same, found while a graph runs, before its step changes a weight.
     """
 
-    def __init__(self, config: Config | dict, **kwargs) -> None:
+    def __init__(self, config: Config | dict, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         # XLA drops assertions, and on CPUs it slows training: model.fit's "auto" leaves it off, jit_compile=True stays
         # the caller's choice.
@@ -28,7 +30,7 @@ class Embeddings(ConfigLayer):
         self.norm = layer_norm(self.config, "LayerNorm", self.dtype_policy)
         self.dropout = dropout(self.config.hidden_dropout_prob, "dropout", self.dtype_policy)
 
-    def build(self, ids_shape, types_shape=None) -> None:
+    def build(self, ids_shape: tuple, types_shape: tuple | None = None) -> None:
         hidden = self.config.hidden_size
         self.word_table = self.table("word_embeddings", self.config.vocab_size)
         self.position_table = self.table("position_embeddings", self.config.max_position_embeddings)
@@ -41,7 +43,9 @@ class Embeddings(ConfigLayer):
         # autocast=False: rows are gathered first and rounded afterwards, so that no step casts the whole table.
         return self.add_weight(name=name, shape=shape, initializer=initializer(self.config), autocast=False)
 
-    def call(self, ids, types=None, word_table=False, training=None):
+    def call(
+        self, ids: tf.Tensor, types: tf.Tensor | None = None, word_table: bool = False, training: bool | None = None
+    ) -> tf.Tensor:
         """With `word_table`, the token table [V,H] instead, for a head that ties to it."""
         if word_table:
             return ops.cast(self.word_table, self.compute_dtype)
@@ -58,6 +62,8 @@ class Embeddings(ConfigLayer):
             x_BSH += tf.gather(self.type_table.value, types)
         return self.dropout(self.norm(x_BSH), training=training)
 
-    def compute_output_spec(self, ids, types=None, word_table=False, training=None):
+    def compute_output_spec(
+        self, ids: tf.Tensor, types: tf.Tensor | None = None, word_table: bool = False, training: bool | None = None
+    ) -> keras.KerasTensor:
         shape = (self.config.vocab_size,) if word_table else ids.shape
         return keras.KerasTensor((*shape, self.config.hidden_size), dtype=self.compute_dtype)

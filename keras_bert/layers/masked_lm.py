@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 from keras import ops
@@ -19,24 +21,24 @@ class MaskedLM(ConfigLayer):
     (google-research/bert: get_masked_lm_output).
     """
 
-    def __init__(self, config: Config | dict, **kwargs) -> None:
+    def __init__(self, config: Config | dict, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.activation = ACTIVATIONS[self.config.hidden_act]
         self.dense = dense(self.config, self.config.hidden_size, "dense", self.dtype_policy)
         self.norm = layer_norm(self.config, "LayerNorm", self.dtype_policy)
 
-    def build(self, x_shape, positions_shape, word_table_shape) -> None:
+    def build(self, x_shape: tuple, positions_shape: tuple, word_table_shape: tuple) -> None:
         self.dense.build((None, self.config.hidden_size))
         self.norm.build((None, self.config.hidden_size))
         self.bias = self.add_weight(name="bias", shape=(self.config.vocab_size,), initializer="zeros")
         self.built = True
 
-    def call(self, x, positions, word_table):
+    def call(self, x: tf.Tensor, positions: tf.Tensor, word_table: tf.Tensor) -> tf.Tensor:
         x_MH = tf.reshape(tf.gather(x, positions, batch_dims=1), (-1, self.config.hidden_size))
         x_MH = self.norm(self.activation(self.dense(x_MH)))
         logits = tf.matmul(x_MH, word_table, transpose_b=True) + ops.convert_to_tensor(self.bias)
         shape = ops.shape(positions)
         return tf.reshape(logits, (shape[0], shape[1], self.config.vocab_size))
 
-    def compute_output_spec(self, x, positions, word_table):
+    def compute_output_spec(self, x: tf.Tensor, positions: tf.Tensor, word_table: tf.Tensor) -> keras.KerasTensor:
         return keras.KerasTensor((*positions.shape, self.config.vocab_size), dtype=self.compute_dtype)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
+import tensorflow as tf
 
 from keras_bert.config import Config
 from keras_bert.layers.base import ConfigLayer, dense
@@ -12,13 +15,13 @@ from keras_bert.layers.base import ConfigLayer, dense
 class Pooler(ConfigLayer):
     """x [B,S,H] → [B,H]."""
 
-    def __init__(self, config: Config | dict, **kwargs) -> None:
+    def __init__(self, config: Config | dict, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.dense = dense(self.config, self.config.hidden_size, "dense", self.dtype_policy, activation="tanh")
 
-    def build(self, x_shape) -> None:
+    def build(self, x_shape: tuple) -> None:
         self.dense.build((None, self.config.hidden_size))
         self.built = True
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return self.dense(x[:, 0])
