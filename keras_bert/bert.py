@@ -111,7 +111,7 @@ class Bert:
         for start in range(0, len(texts), batch_size):
             rows = order[start : start + batch_size]
             columns = [[column[row] for row in rows] for column in (texts, pairs) if column is not None]
-            inputs = self.preprocessor(*columns)
+            inputs = dict(self.preprocessor(*columns))
             for name, value in self.answer(*(inputs[key] for key in INPUT_NAMES)).items():
                 found.setdefault(name, []).append(value.numpy())
         back = np.argsort(order, kind="stable")

@@ -113,7 +113,7 @@ def whole_numbers(value: Any) -> bool:
 
 
 def first_offset(item: tuple[str, Any]) -> tuple[int, int]:
-    offsets = item[1].get("data_offsets") if isinstance(item[1], dict) else None
+    offsets: Any = item[1].get("data_offsets") if isinstance(item[1], dict) else None
     return (offsets[0], offsets[1]) if whole_numbers(offsets) and len(offsets) == 2 else (0, 0)
 
 

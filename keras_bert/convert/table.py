@@ -21,8 +21,8 @@ def expand(rows: Iterable[Row], num_layers: int) -> list[Row]:
     found = []
     for row in rows:
         for index in range(num_layers) if "{i}" in row.canonical else (0,):
-            names = (name.replace("{i}", str(index)) for name in row[:2])
-            found.append(Row(*names, row.transposed))
+            canonical, theirs = (name.replace("{i}", str(index)) for name in row[:2])
+            found.append(Row(canonical, theirs, row.transposed))
     return found
 
 

@@ -125,9 +125,9 @@ def canonical(tensors: Weights, where: str) -> dict[str, np.ndarray]:
             raise ValueError(f"{where}: two of its names mean {name}, one of them {old}: remove one and save again")
         found[name] = value
     for copy, original in TIED.items():
-        value = found.pop(copy, None)
-        if value is None:
+        if copy not in found:
             continue
+        value = found.pop(copy)
         if original not in found and original.startswith("cls."):
             found[original] = value
         elif original in found and not np.array_equal(value, found[original]):
