@@ -1,0 +1,1 @@
+"""A trained model in forms that are served without this library: `keras-bert export`."""

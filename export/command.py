@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ class ExportOptions:
     output: str = required("directory to write")
     overwrite: bool = option(False, "replace what is in --output")
     max_length: int | None = option(None, "tokens a text has at most; unset: as the model was trained")
+    pairs: bool | None = option(None, "texts come in pairs; unset: as the model was trained")
     input: str | None = option(
         None, "file of rows to compare the export with the Python model on: a text a line, its pair after a tab"
     )
@@ -31,12 +33,14 @@ class ExportOptions:
 def main(argv: list[str]) -> int:
     """Exports, prints the report as a table on standard error and as one JSON line on standard output."""
     options = parse(ExportOptions, argv, "export")
-    from keras_bert.bert import load
     from keras_bert.files import refuse_existing
+    from keras_bert.loading import load
 
     refuse_existing(options.output, options.overwrite)
     rows = read_rows(options.input) if options.input is not None else None
     bert = load(options.model, max_length=options.max_length)
+    if options.pairs is not None:
+        bert = dataclasses.replace(bert, info={**bert.info, "paired": options.pairs})
     print(f"exporting {options.model} to {options.output}, then asking it in a fresh process …", file=sys.stderr)
     report = exporter(options.format)(bert, options.output, rows, options.overwrite)
     print(table(report), file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -88,8 +89,9 @@ def ask_fresh_process(directory: Path, columns: Columns, ids: dict[str, Any]) ->
     command = [sys.executable, "-P", os.fspath(program)]
     done = subprocess.run(command, input=json.dumps(request), capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(f"the exported model fails in a fresh process: {last}")
+        lines = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
+        told = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)] or lines
+        raise ValueError(f"the exported model fails in a fresh process: {told[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -64,10 +64,16 @@ def text_function(bert: Bert, ids: Function) -> Function:
     def answer(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
         return decode(bert, in_groups(ids, preprocessor(*texts)))
 
-    text_spec, pair_spec = (tf.TensorSpec([None], tf.string, name) for name in ("text", "text_pair"))
+    def text_answer(text: tf.Tensor) -> dict[str, tf.Tensor]:
+        return answer(text)
+
+    def pair_answer(text: tf.Tensor, text_pair: tf.Tensor) -> dict[str, tf.Tensor]:
+        return answer(text, text_pair)
+
+    specs = [tf.TensorSpec([None], tf.string, name) for name in ("text", "text_pair")]
     if is_paired(bert):
-        return tf.function(lambda text, text_pair: answer(text, text_pair), [text_spec, pair_spec], autograph=False)
-    return tf.function(lambda text: answer(text), [text_spec], autograph=False)
+        return tf.function(pair_answer, input_signature=specs, autograph=False)
+    return tf.function(text_answer, input_signature=specs[:1], autograph=False)
 
 
 def in_groups(ids: Function, inputs: Inputs) -> tf.Tensor:

@@ -10,7 +10,7 @@ from keras_bert.encoder import build_encoder
 from keras_bert.heads import build_classifier, build_regressor
 from keras_bert.text.tokenizer import Tokenizer
 
-LABELS = ("neg", 'très "bon"', "中 立")
+LABELS = ('très "bon"', "neg", "中 立")  # in no order
 LETTERS = [*string.ascii_lowercase, *string.digits, *",.!?;:'[]-"]
 WORDS = ["the", "cat", "sat", "on", "mat", "and", "un", "##able", "##ing", "word", "##at"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS[:36]), *WORDS]

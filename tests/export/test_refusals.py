@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from small_models import TEXTS, small_bert
+from small_models import small_bert
 
-from keras_bert import bert as bert_module
+import keras_bert as kb
 from keras_bert.export import compare, saved_model, signatures
 from keras_bert.export.command import main
 from keras_bert.export.serving_ops import STOCK_OPS, check_servable
@@ -87,7 +87,7 @@ def test_another_label_is_an_error_unless_it_is_a_near_tie():
 
 
 def test_a_model_that_does_not_load_in_the_fresh_process_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="the exported model fails in a fresh process: .*nothing"):
+    with pytest.raises(ValueError, match="the exported model fails in a fresh process: OSError: .*nothing"):
         compare.ask_fresh_process(tmp_path / "nothing", {"text": ["a"]}, {})
 
 
@@ -143,14 +143,14 @@ class TestCommand:
     @staticmethod
     def checkpoint(tmp_path_factory) -> Path:
         folder = tmp_path_factory.mktemp("trained") / "model"
-        bert_module.save(small_bert(), folder)
+        kb.save(small_bert(), folder)
         return folder
 
     def test_ends_with_a_table_and_one_line_of_json(self, checkpoint, tmp_path, capsys):
-        rows = tmp_path / "rows.txt"
-        rows.write_text("\n".join(TEXTS[:3]) + "\n", encoding="utf-8")
+        rows = tmp_path / "rows.tsv"
+        rows.write_text("the cat\tsat\n\t\nunable\tmats\r\n", encoding="utf-8")
         flags = ["--model", str(checkpoint), "--format", "saved_model", "--output", str(tmp_path / "served")]
-        assert main([*flags, "--input", str(rows), "--max_length", "9"]) == 0
+        assert main([*flags, "--input", str(rows), "--max_length", "9", "--pairs"]) == 0
         out, err = capsys.readouterr()
         (line,) = out.splitlines()
         report = json.loads(line)
@@ -159,7 +159,11 @@ class TestCommand:
         assert report["max_difference"] <= 1e-5
         assert "ops outside core" in err
         assert "FastBertNormalize, FastWordpieceTokenizeWithOffsets" in err
-        assert re_served(tmp_path / "served", ["cat " * 7]) == re_served(tmp_path / "served", ["cat " * 8])
+
+        serve = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+        texts, pairs = tf.constant(["cat cat", "cat cat", "cat cat"]), tf.constant(["mat " * n for n in (3, 4, 5)])
+        first, second, third = serve(text=texts, text_pair=pairs)["probabilities"].numpy().round(5).tolist()
+        assert first != second == third, "nine tokens: [CLS] cat cat [SEP] mat mat mat mat [SEP]"
 
         with pytest.raises(FileExistsError, match="--overwrite"):
             main(flags)
@@ -182,8 +186,3 @@ class TestCommand:
         flags = ["--model", str(checkpoint), "--format", "saved_model", "--output", str(tmp_path / "served")]
         with pytest.raises(ValueError, match=told):
             main([*flags, "--input", str(rows)])
-
-
-def re_served(directory: Path, texts: list[str]) -> list[float]:
-    answer = tf.saved_model.load(str(directory)).signatures["serving_default"](text=tf.constant(texts))
-    return answer["probabilities"].numpy().round(5).tolist()
