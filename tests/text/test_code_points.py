@@ -76,6 +76,19 @@ def test_every_assigned_character_gets_the_reference_ids(golden, tokenizers, ass
 
 
 @pytest.mark.parametrize("mode", ["u", "c"])
+def test_characters_newer_than_the_table_are_part_of_their_word(tokenizers, assigned, mode):
+    """As in the reference under Unicode 14, where tf.text's own Unicode would cut at newer punctuation."""
+    tokenizer, t = tokenizers[mode == "c"], unicode_tables()
+    scalars = np.setdiff1d(np.arange(0x110000), np.arange(0xD800, 0xE000))
+    free = np.setdiff1d(np.setdiff1d(scalars, assigned), np.fromiter(t.chinese, int)).astype(np.int32)
+    free = free[(free < 0x20000) | (free % 16 == 0)]  # behind that all is private, Chinese, or not given away yet
+    framed = np.pad(free[:, None], ((0, 0), (1, 1)), constant_values=ord("a"))
+    got = tokenizer(tf.strings.unicode_encode(framed, "UTF-8"))
+    assert np.all(got.row_lengths().numpy() == 1)
+    assert np.all(got.values.numpy() == tokenizer.vocabulary.unk_id)
+
+
+@pytest.mark.parametrize("mode", ["u", "c"])
 def test_nothing_is_hidden_by_unknown_words(golden, assigned, mode):
     """A vocabulary of all characters, so that every one that is kept, lost or changed shows in the ids."""
     sample = np.random.default_rng(0).choice(assigned, len(assigned) // 20, replace=False)

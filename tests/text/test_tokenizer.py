@@ -289,6 +289,13 @@ def test_vocabularies_that_tf_text_stumbles_over(pairs):
         assert graph(texts).to_list() == python(texts).to_list()
 
 
+def test_a_token_too_long_for_tf_text_is_refused_in_the_graph_only():
+    vocabulary = Vocabulary([*SPECIAL_TOKENS, "ก" * 100])
+    with pytest.raises(ValueError, match=r"cannot serve this vocabulary.*max supported.*PythonTokenizer can"):
+        Tokenizer(vocabulary)
+    assert PythonTokenizer(vocabulary)("ก" * 100).to_list() == [[5]]
+
+
 def test_marks_that_nfd_reorders_are_refused_in_the_graph_only():
     vocabulary = Vocabulary([*SPECIAL_TOKENS, "a\U0001d165\u302e"])
     with pytest.raises(ValueError, match=r"vocabulary line 6: .* use PythonTokenizer, or strip_accents=False"):
