@@ -139,7 +139,8 @@ def messages() -> dict[str, list[str]]:
     import yaml
 
     folder = package_folder("chatterbot_corpus") / "data" / "english"
-    desks, seen = {}, set()
+    desks: dict[str, list[str]] = {}
+    seen: set[str] = set()
     for desk, names in DESKS.items():
         desks[desk] = []
         for name in names:
@@ -158,7 +159,8 @@ Rows = list[tuple[str, str]]  # text, desk
 
 def split(desks: dict[str, list[str]]) -> tuple[Rows, Rows]:
     """(train, eval) rows: no text is in both, and every desk is in both in the same share."""
-    train, held_out = [], []
+    train: Rows = []
+    held_out: Rows = []
     for desk, texts in desks.items():
         for index, text in enumerate(texts):
             (train if (index + 1) % EVAL_EVERY else held_out).append((text, desk))
