@@ -17,5 +17,5 @@ setup(
         "keras_bert.tasks.readers",
         "keras_bert.export",
     ],
-    package_data={"keras_bert.text": ["tables/*"]},
+    package_data={"keras_bert": ["py.typed"], "keras_bert.text": ["tables/*"]},
 )

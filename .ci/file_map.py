@@ -21,7 +21,7 @@ def files() -> list[Path]:
 
 def first_line(path: Path) -> str:
     """What a file says it is: its docstring's or its first comment's first line; "" for data."""
-    if path.suffix in (".npz", ".json", ".gz", ".md", ".tsv"):
+    if path.suffix in (".npz", ".json", ".gz", ".md", ".tsv", ".typed"):
         return ""
     text = path.read_text("utf-8")
     if path.suffix == ".py":
