@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras_bert.batch import INPUT_NAMES
 from keras_bert.config import Config
 from keras_bert.decoding import decode_classes, decode_scores
+from keras_bert.text.base import Texts, as_strings
 from keras_bert.text.preprocessor import Preprocessor
 from keras_bert.text.tokenizer import Tokenizer
 
@@ -84,7 +85,7 @@ class Bert:
         return tf.function(decoded, input_signature=[tf.TensorSpec((None, None), tf.int32)] * 3)
 
     def predict(
-        self, texts: Sequence[str] | str, pairs: Sequence[str] | str | None = None, batch_size: int = 32
+        self, texts: Texts, pairs: Texts | None = None, batch_size: int = 32
     ) -> list[dict[str, Any]] | dict[str, np.ndarray]:
         """What the model says of each text, or of each text with its pair, in the order given.
 
@@ -95,23 +96,21 @@ class Bert:
             An encoder: {"pooled_output": float32 [N,H]}.
 
         Raises:
-            ValueError: texts and pairs differ in number, or the head is the pre-trainer's.
+            ValueError: something is no text, texts and pairs differ in number, or the head is the pre-trainer's.
         """
         if self.head == "pretrainer":
             raise ValueError("a pre-trainer answers no texts: load it with head='encoder' for the encoder's outputs")
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        pairs = [pairs] if isinstance(pairs, str) else pairs if pairs is None else list(pairs)
-        if pairs is not None and len(pairs) != len(texts):
-            raise ValueError(f"expected a pair for each of {len(texts)} texts, got {len(pairs)}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1: got {batch_size}")
-        lengths = [len(text) + len(pairs[row] if pairs else "") for row, text in enumerate(texts)]
-        order = np.argsort(lengths, kind="stable")
+        columns = [as_strings(column) for column in (texts, pairs) if column is not None]
+        sizes = [len(column) for column in columns]
+        if sizes != sizes[:1] * len(sizes):
+            raise ValueError(f"expected a pair for each of {sizes[0]} texts, got {sizes[1]}")
+        order = np.argsort(sum(tf.strings.length(column).numpy() for column in columns), kind="stable")
         found: dict[str, list[np.ndarray]] = {}
-        for start in range(0, len(texts), batch_size):
+        for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            columns = [[column[row] for row in rows] for column in (texts, pairs) if column is not None]
-            inputs = dict(self.preprocessor(*columns))
+            inputs = dict(self.preprocessor(*(tf.gather(column, rows) for column in columns)))
             for name, value in self.answer(*(inputs[key] for key in INPUT_NAMES)).items():
                 found.setdefault(name, []).append(value.numpy())
         back = np.argsort(order, kind="stable")

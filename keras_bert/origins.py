@@ -71,13 +71,13 @@ def read_path(path: Path) -> Source:
 
 
 def read_directory(folder: Path) -> Source:
-    if (folder / transformers.CONFIG).is_file() and not (folder / "metadata.json").is_file():
+    if (folder / "metadata.json").is_file() and any(folder.glob("model*weights*")):
+        return read_keras_hub(str(folder), str(folder))
+    if (folder / transformers.CONFIG).is_file():
         return transformers.read(folder)
     prefix = google.find_prefix(folder)
     if prefix is not None:
         return google.read(prefix)
-    if (folder / "metadata.json").is_file() and (folder / "model.weights.h5").is_file():
-        return read_keras_hub(str(folder), str(folder))
     nested = sorted({path.parent.name for path in folder.glob("*/*config.json")})
     hint = f" (did you mean {folder / nested[0]}?)" if nested else ""
     raise FileNotFoundError(f"{folder} holds no checkpoint{hint}: {ACCEPTED}")

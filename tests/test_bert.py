@@ -8,6 +8,7 @@ import logging
 import resource
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -67,17 +68,47 @@ def test_dropout_of_a_head_survives(tmp_path):
     assert kb.load(tmp_path / "model").model.get_layer("head_dropout").rate == 0.3
 
 
-def test_a_checkpoint_opens_in_a_fresh_process(classifier):
-    program = (
-        "import sys, json, keras_bert as kb\nprint(json.dumps(kb.load(sys.argv[1]).predict(json.loads(sys.argv[2]))))"
-    )
-    command = [sys.executable, "-c", program, str(classifier), json.dumps(small.TEXTS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    here = kb.load(classifier).predict(small.TEXTS)
-    for one, other in zip(json.loads(done.stdout), here, strict=True):
+FRESH = """
+import json, sys, keras_bert as kb
+source, target, texts = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+bert = kb.load(source)
+print(json.dumps(bert.predict(texts)), flush=True)
+bias, pooler = bert.model.get_layer("classifier").bias, bert.encoder.get_layer("pooler").dense.bias
+for step in range(10**9):
+    bias.assign([step] * 3), pooler.assign([step] * 12)
+    kb.save(bert, target)
+"""
+
+
+def test_a_fresh_process_answers_the_same_and_killed_while_it_saves_leaves_a_whole_checkpoint(classifier, tmp_path):
+    command = [sys.executable, "-c", FRESH, str(classifier), str(tmp_path / "model"), json.dumps(small.TEXTS)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    there = json.loads(process.stdout.readline())
+    while not (tmp_path / "model").exists():
+        assert process.poll() is None
+    time.sleep(0.1)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    for one, other in zip(there, kb.load(classifier).predict(small.TEXTS), strict=True):
         assert one["label"] == other["label"]
         np.testing.assert_allclose(
             list(one["probabilities"].values()), list(other["probabilities"].values()), atol=1e-6
+        )
+    weights = collect(kb.load(tmp_path / "model").model)
+    assert {*weights["classifier.bias"]} == {*weights["bert.pooler.dense.bias"]}
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_a_mixed_model_has_the_same_weights_and_nearly_the_same_answers(classifier, dtype):
+    mixed = kb.load(classifier, dtype=dtype)
+    weights = collect(loaded(classifier).model)
+    for name, value in collect(mixed.model).items():
+        np.testing.assert_array_equal(value, weights[name])
+    for one, other in zip(mixed.predict(small.TEXTS), loaded(classifier).predict(small.TEXTS), strict=True):
+        np.testing.assert_allclose(
+            list(one["probabilities"].values()), list(other["probabilities"].values()), atol=0.03
         )
 
 
@@ -125,6 +156,10 @@ def test_pairs_are_read_as_pairs_and_must_be_as_many(classifier):
     assert single["probabilities"] != paired["probabilities"]
     with pytest.raises(ValueError, match="a pair for each of 2 texts, got 1"):
         bert.predict(["a", "b"], ["c"])
+    with pytest.raises(ValueError, match=r"expected texts, got None .* at position 1"):
+        bert.predict(["a", None])
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        bert.predict(["a"], batch_size=0)
 
 
 def test_a_body_under_a_new_head_is_a_choice_and_says_what_is_fresh(body, caplog):

@@ -35,6 +35,11 @@ def watch(event, arguments):
         if calls == stop:
             os.kill(os.getpid(), signal.SIGKILL)
 def write(version):
+    if sys.argv[5] == "file":
+        with files.atomic_write(target) as file:
+            for _ in range(20):
+                file.write(f"{version}\\n" * 2000)
+        return
     with files.atomic_directory(target, overwrite=True, keep=lambda name: name == "state") as folder:
         for name in ("model", "vocab", "config.json"):
             with open(folder / name, "w") as file:
@@ -52,8 +57,8 @@ else:
 """
 
 
-def writer(target: Path, stop: int, version: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-S", "-E", "-c", WRITER, files.__file__, str(target), str(stop), str(version)]
+def writer(target: Path, stop: int, version: int, kind: str = "directory") -> subprocess.Popen[str]:
+    command = [sys.executable, "-S", "-E", "-c", WRITER, files.__file__, str(target), str(stop), str(version), kind]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -77,8 +82,8 @@ def checked(read: dict[str, str]) -> int:
     return found["model"]
 
 
-def run(target: Path, stop: int, version: int) -> tuple[int, str]:
-    process = writer(target, stop, version)
+def run(target: Path, stop: int, version: int, kind: str = "directory") -> tuple[int, str]:
+    process = writer(target, stop, version, kind)
     output = process.communicate(timeout=60)[0]
     return process.returncode, output
 
@@ -109,6 +114,19 @@ def test_a_first_write_killed_at_any_of_its_steps_leaves_nothing_or_all(tmp_path
         code, _ = run(target, stop, 5)
         assert not target.exists() or version_of(target) == 5
         if code == 0:
+            return
+    raise AssertionError("the writer never came to its end")
+
+
+def test_a_writer_of_one_file_killed_at_any_of_its_steps_leaves_the_old_or_the_new(tmp_path):
+    target = tmp_path / "history.csv"
+    assert run(target, 10**9, 0, "file")[0] == 0
+    for stop in range(1, 100):
+        before = target.read_text()
+        code, _ = run(target, stop, stop, "file")
+        assert target.read_text() in (before, f"{stop}\n" * 40000)
+        if code == 0:
+            assert stop > 3, "the writer's steps were not watched"
             return
     raise AssertionError("the writer never came to its end")
 
