@@ -175,7 +175,7 @@ class Loop:
         if self.board is not None:
             with self.board.as_default(step=position.step):
                 for name, value in {"loss": mean, "learning_rate": rate, **(scores or {})}.items():
-                    tf.summary.scalar(name, value)
+                    tf.summary.write(name, tf.constant(value, tf.float32), metadata=SCALAR)
             self.board.flush()
 
     def schedule(self, step: int) -> Any:
@@ -184,6 +184,10 @@ class Loop:
     def save(self) -> None:
         save_state(self.run.latest, self.variables, vars(self.position))
         self.saved_at = time.monotonic()
+
+
+# what tf.summary.scalar writes too, but that one wants the package tensorboard to be installed where the training runs
+SCALAR = tf.compat.v1.SummaryMetadata(plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR")
 
 
 def write_history(path: Path, rows: list[dict[str, Any]]) -> None:
