@@ -25,9 +25,7 @@ def decode_classes(logits: tf.Tensor, labels: Sequence[str]) -> dict[str, tf.Ten
         raise ValueError(
             f"expected logits [batch, {len(labels)}] for {len(labels)} labels, got shape {logits_BK.shape}"
         )
-    label_B = tf.gather(
-        tf.constant(list(labels), tf.string), tf.argmax(logits_BK, axis=1)
-    )
+    label_B = tf.gather(tf.constant(list(labels), tf.string), tf.argmax(logits_BK, axis=1))
     return {"label": label_B, "probabilities": tf.nn.softmax(logits_BK)}
 
 
