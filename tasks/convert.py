@@ -48,9 +48,6 @@ def main(argv: list[str]) -> int:
     say(f"reading {options.model}")
     bert = kb.load(options.model, head=head, lower_case=options.lower_case, hidden_act=options.hidden_act)
     weights = finite_weights(bert)
-    said = differences(bert.config, options.to)
-    for difference in said:
-        say(f"note: {difference}")
     say(f"writing {options.output}")
     with atomic_directory(options.output, options.overwrite) as folder:
         FORMATS[options.to](bert, weights, folder)
@@ -63,7 +60,7 @@ def main(argv: list[str]) -> int:
             "head": bert.head,
             "weights": sum(int(value.size) for value in weights.values()),
             "fresh": list(bert.fresh),
-            "differences": said,
+            "differences": differences(bert.config, options.to),  # the writer has said them
         }
     )
 
