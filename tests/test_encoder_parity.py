@@ -195,4 +195,4 @@ def starting(prefix: str, arrays: dict) -> dict:
 
 
 def test_the_recorded_files_are_the_ones_the_script_names():
-    assert {path.stem for path in Path(reference.FOLDER).glob("*.npz")} == {*reference.CASES, "minilm"}
+    assert {path.stem for path in Path(reference.FOLDER).glob("*.npz")} == {*reference.CASES, "minilm", "checkpoints"}
