@@ -58,7 +58,7 @@ def pack(
     second_begins = a_lengths + 2
     index = tf.where(position <= a_lengths, begins(a) + position - 1, pad)
     if b is not None and b_lengths is not None:
-        in_b = (position >= second_begins) & (position < totals - 1)
+        in_b = (position >= second_begins) & (position < totals)
         index = tf.where(in_b, tf.size(a.values) + begins(b) + position - second_begins, index)
     index = tf.where((position == a_lengths + 1) | (position == totals - 1), sep, index)
     index = tf.where(position == 0, cls, index)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_bert.batch import INPUT_NAMES
 from keras_bert.text import Preprocessor, PythonTokenizer, Tokenizer, Vocabulary
 
-TEXTS = ["all work and no play", "jack", "", "a dull boy, café"]
+TEXTS = ["all work and no play", "jack [MASK]", "", "a dull boy, café"]
 PAIRS = ["makes jack a dull boy", "", "東京 x", "work"]
 
 
@@ -47,7 +47,7 @@ def test_all_ways_to_give_a_pair_are_one(tokenizer):
 
 
 def test_no_fixed_length_pads_to_the_longest_of_the_batch(tokenizer):
-    assert Preprocessor(tokenizer, None)(TEXTS)["input_mask"].numpy().sum(1).tolist() == [7, 3, 2, 7]
+    assert Preprocessor(tokenizer, None)(TEXTS)["input_mask"].numpy().sum(1).tolist() == [7, 4, 2, 7]
     assert Preprocessor(tokenizer, None)(TEXTS)["input_mask"].shape == (4, 7)
     assert Preprocessor(tokenizer, None, max_length=5)(TEXTS)["input_mask"].shape == (4, 5)
     assert Preprocessor(tokenizer, None, max_length=50)(TEXTS)["input_mask"].shape == (4, 7)
@@ -169,6 +169,7 @@ def test_config_there_and_back(tokenizer):
     layer = Preprocessor(tokenizer, None, max_length=9, name="text")
     again = Preprocessor.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
+    assert (again.sequence_length, again.max_length, again.name) == (None, 9, "text")
     assert_equal(again(TEXTS), layer(TEXTS))
 
 

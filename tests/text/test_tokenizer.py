@@ -10,7 +10,7 @@ import bert_reference
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from keras_bert.text import SPECIAL_TOKENS, PythonTokenizer, Tokenizer, Vocabulary
@@ -172,6 +172,16 @@ def test_typed_special_tokens_are_text_unless_allowed(vocabularies):  # PAIN 1
     )
     assert ids[4] == 103
     assert text[starts[4] : ends[4]] == "[MASK]"
+
+
+@given(parts=st.lists(st.sampled_from([*SPECIAL_TOKENS, *"ΑΣσ éx[].\x04\x01"]), max_size=9).map("".join))
+@settings(max_examples=60)
+@example(parts="ΑΣ[MASK]Α")
+def test_typed_special_tokens_end_words_on_both_sides(pairs, parts):
+    for graph, python in pairs[-2:]:
+        want = [x.to_list() for x in python.with_offsets(parts)]
+        assert [x.to_list() for x in graph.with_offsets(parts)] == want, graph
+        assert graph(parts).to_list() == want[0]
 
 
 def test_accents(vocabularies):  # PAIN 2, 3, 4, 10
