@@ -150,10 +150,10 @@ def item_of(line: bytes, format: str, where: str) -> Item | None:
         raise ValueError(f"{where}: expected a JSON object, {error}") from None
     if not isinstance(item, dict) or not isinstance(item.get("text"), str):
         raise ValueError(f'{where}: expected an object such as {{"text": "…"}}, got {line[:60]!r}')
-    pair = item.get("text_pair")
-    if pair is not None and not isinstance(pair, str):
-        raise ValueError(f"{where}: text_pair must be a string, got {json.dumps(pair)[:40]}")
-    return Item(item["text"], pair, {"id": item["id"]} if "id" in item else {})
+    other = item.get("text_pair")
+    if other is not None and not isinstance(other, str):
+        raise ValueError(f"{where}: text_pair must be a string, got {json.dumps(other)[:40]}")
+    return Item(item["text"], other, {"id": item["id"]} if "id" in item else {})
 
 
 def is_object(line: bytes) -> bool:

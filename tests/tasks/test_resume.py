@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from safetensors.numpy import load_file
 
+import keras_bert as kb
 from keras_bert.tasks import classify, train
+from keras_bert.tasks.state import Run, load_state, save_state
 
 
 def command(tiny, rows, output, *more: str) -> list[str]:
@@ -96,3 +101,78 @@ def test_killed_again_and_again_it_ends_the_same(tiny, rows, tmp_path, unbroken)
     assert json.loads(out.splitlines()[-1])["steps"] == 27
     assert_same(output, unbroken)
     assert sorted(path.name for path in (output / "state").iterdir()) == ["lock", "run.json"]
+
+
+def test_a_finished_run_is_not_done_again(tiny, rows, unbroken, last_line):
+    before = {path: path.stat().st_mtime_ns for path in unbroken.iterdir() if path.is_file()}
+    assert classify.main(command(tiny, rows, unbroken)) == 0
+    assert last_line()["steps"] == 27
+    assert before == {path: path.stat().st_mtime_ns for path in unbroken.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--learning_rate", "2e-2"], r"holds another run: --learning_rate was 0.01, is 0.02; give the same command"),
+        (["--epochs", "4", "--seed", "1"], r"--epochs was 3, is 4; --seed was 42, is 1"),
+        (["--labels", "pos,neg"], r"labels was \['neg', 'pos'\], is \['pos', 'neg'\]"),
+        (["--train", "OTHER"], r"train rows was '70 \(\w+\)', is '71 \(\w+\)'"),
+        (["--model", "OTHER_MODEL"], r"model was '\w+', is '\w+'"),
+        (["--class_weights", "balanced"], r"--class_weights was \[\], is \['balanced'\]"),
+    ],
+)
+def test_another_run_in_the_same_output_is_refused(tiny, rows, unbroken, tmp_path, more, message):
+    if "OTHER_MODEL" in more:
+        bert = kb.load(tiny)
+        bert.encoder.weights[0].assign_add(tf.ones_like(bert.encoder.weights[0]))
+        kb.save(bert, tmp_path / "model")
+        more = ["--model", str(tmp_path / "model")]
+    more = [rows(71) if word == "OTHER" else word for word in more]
+    before = (unbroken / "model.safetensors").read_bytes()
+    with pytest.raises(FileExistsError, match=message) as error:
+        classify.main(command(tiny, rows, unbroken, *more))
+    assert "\n" not in str(error.value)
+    assert (unbroken / "model.safetensors").read_bytes() == before
+
+
+def test_where_files_lie_and_how_often_is_logged_do_not_make_another_run(tiny, rows, unbroken, tmp_path, last_line):
+    shutil.copytree(tiny, tmp_path / "moved")
+    shutil.copy(rows(70), tmp_path / "train.tsv")
+    more = ["--model", str(tmp_path / "moved"), "--train", str(tmp_path / "train.tsv"), "--log_every", "7"]
+    assert classify.main(command(tiny, rows, unbroken, *more)) == 0
+    assert last_line()["steps"] == 27
+
+
+def test_a_directory_of_something_else_is_refused(tiny, rows, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(FileExistsError, match="holds something else; give another, or --overwrite"):
+        classify.main(command(tiny, rows, tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_overwrite_starts_anew_and_keeps_the_old_checkpoint_until_then(tiny, rows, tmp_path, monkeypatch):
+    output = tmp_path / "out"
+    short = ["--epochs", "1", "--overwrite"]
+    classify.main(command(tiny, rows, output, *short))
+    old = weights(output)
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "check_finite", lambda *_: (_ for _ in ()).throw(Stop))
+        with pytest.raises(Stop):
+            classify.main(command(tiny, rows, output, *short, "--seed", "1"))
+    assert all((value == weights(output)[name]).all() for name, value in old.items())
+    classify.main(command(tiny, rows, output, *short, "--seed", "1"))
+    assert any((value != weights(output)[name]).any() for name, value in old.items())
+
+
+def test_two_processes_do_not_share_an_output(tmp_path):
+    with Run.open(tmp_path / "out", {"a": 1}, False):
+        second = Run.open(tmp_path / "out", {"a": 1}, False)
+        with pytest.raises(BlockingIOError, match="another process is at work"):
+            second.__enter__()
+
+
+def test_a_state_of_another_model_is_refused(tmp_path):
+    save_state(tmp_path / "x", [keras.Variable([1.0], name="a")], {"step": 1})
+    assert load_state(tmp_path / "x", [keras.Variable([2.0], name="a")]) == {"step": 1}
+    with pytest.raises(ValueError, match="of another model or version"):
+        load_state(tmp_path / "x", [keras.Variable([2.0], name="b")])
