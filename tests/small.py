@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import reference
-
 import keras_bert as kb
+import reference
 from keras_bert import checkpoint
 
 WORDS = "the cat sat on mat a dog ran ##s ##ing walk quick ##ly , . ! is not"

@@ -165,6 +165,23 @@ def test_a_reader_beside_a_writer_never_sees_a_mixture(tmp_path):
     assert versions[-1] > versions[0]
 
 
+def test_a_reader_beside_a_writer_of_one_file_always_finds_it_whole(tmp_path):
+    target = tmp_path / "history.csv"
+    assert run(target, 10**9, 0, "file")[0] == 0
+    process = writer(target, 0, 0, "file")
+    assert process.stdout is not None
+    process.stdout.readline()
+    try:
+        lines = [target.read_text().split("\n") for _ in range(200)]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert {len(text) for text in lines} == {40001}
+    assert all(len(set(text[:-1])) == 1 for text in lines)
+    assert len({text[0] for text in lines}) > 1
+
+
 def test_drafts_of_killed_writers_are_removed_and_those_of_living_ones_are_not(tmp_path, monkeypatch):
     target = tmp_path / "model"
     monkeypatch.setattr(files, "STALE_SECONDS", 0.0)

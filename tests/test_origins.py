@@ -12,6 +12,8 @@ import zipfile
 from pathlib import Path
 
 import huggingface_hub
+import huggingface_hub.constants
+import huggingface_hub.utils
 import keras_hub
 import numpy as np
 import pytest

@@ -76,6 +76,8 @@ def test_an_output_is_replaced_only_when_told(tmp_path, capsys):
     words = ("--model", tmp_path / "start", "--to", "google", "--output", tmp_path / "there")
     with pytest.raises(FileExistsError, match="--overwrite"):
         convert(capsys, *words)
+    with pytest.raises(FileExistsError, match="--overwrite"):  # told before the model is looked for
+        convert(capsys, "--model", tmp_path / "absent", *words[2:])
     assert kb.load(tmp_path / "there").head == "classifier"
     convert(capsys, *words, "--overwrite")
     assert not (tmp_path / "there" / "model.safetensors").exists()
