@@ -19,6 +19,7 @@ from keras_bert.tasks.readers import Rows
 class CheckOptions(ModelOptions, DataOptions):
     """Looks at a model and its data, and says in words what is wrong with them."""
 
+    scores: bool = option(False, "the labels are numbers, for `regress`")
     batch_size: int = option(32, "rows a step, for the estimate of memory")
 
 
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> int:
     """
     options = parse(CheckOptions, argv, "check")
     bert = kb.load(options.model, head="encoder", lower_case=options.lower_case, max_length=options.max_length)
-    scores = looks_like_scores(options)
+    scores = options.scores or options.task == "stsb"
     data = read_data(options, scores)
     labels = None if scores else label_names(options, data)
     encoded = encode_all(bert.tokenizer, data.parts, bert.max_length)
@@ -55,11 +56,6 @@ def main(argv: list[str]) -> int:
             "unk_share": {name: unk_share(part) for name, part in encoded.items()},
         }
     )
-
-
-def looks_like_scores(options: DataOptions) -> bool:
-    """Whether labels are to be checked as scores: STS-B's are; a user's are names unless `regress` runs the check."""
-    return options.task == "stsb"
 
 
 def tell(findings: Sequence[Finding]) -> None:

@@ -41,6 +41,11 @@ def test_tsv_quotes_are_text_and_only_lf_and_crlf_end_a_line(file):
     assert (pairs, labels) == (None, ["x", "y", "y"])
 
 
+def test_tsv_keeps_the_spaces_and_the_empty_cell_at_a_lines_end(file):
+    path = file("a.tsv", "label\ttext\n1\ttrailing \u00a0\n0\t\n")
+    assert columns(path, TEXT_LABEL) == (["trailing \u00a0", ""], None, ["1", "0"])
+
+
 def test_lines_are_counted_in_the_file_not_in_the_rows(file):
     assert read_rows(file("a.tsv", "text\tlabel\n\na\tb\n\n\nc\td\n"), [TEXT_LABEL]).lines == [3, 6]
 
