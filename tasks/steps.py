@@ -17,7 +17,6 @@ from keras_bert.tasks.batches import Encoded
 from keras_bert.tasks.training_options import TrainingOptions
 
 Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # outputs and targets [B] → loss [B]
-Step = Callable[["TrainSet", np.ndarray], float]  # a train set and a batch's rows → the batch's loss
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,45 @@ def inner(optimizer: Any) -> Any:
 
 def make_step(
     model: keras.Model, loss: Loss, optimizer: Any, parts: int, targets: tf.DType, jit_compile: bool | None = None
-) -> Step:
+) -> Callable[[TrainSet, np.ndarray], float]:
+    """One optimiser step on the rows of a batch, in one part or several; returns the batch's mean loss.
+
+    One graph serves every batch size and length. A row's share of the loss is its weight by the whole batch's weight,
+    so that parts add up to the same gradient.
+    """
+    variables = model.trainable_variables
+    signature = [tf.TensorSpec([None, None], tf.int32)] * 3
+    signature += [tf.TensorSpec([None], targets), tf.TensorSpec([None], tf.float32)]
+
+    def gradients(*batch: tf.Tensor) -> tuple[tf.Tensor, list[Any]]:
+        *inputs, targets, shares = batch
+        with tf.GradientTape() as tape:
+            outputs = model(dict(zip(INPUT_NAMES, inputs, strict=True)), training=True)
+            value = tf.reduce_sum(loss(outputs, targets) * shares)
+            scaled = optimizer.scale_loss(value)
+        return value, tape.gradient(scaled, [variable.value for variable in variables])
+
+    # XLA, which jit_compile=True would ask for, makes a step on CPUs 40 % slower (benchmarks/train_step.py)
+    @tf.function(input_signature=None if jit_compile else signature, jit_compile=jit_compile)
+    def whole(*batch: tf.Tensor) -> tf.Tensor:
+        value, found = gradients(*batch)
+        optimizer.apply(found, variables)
+        return value
+
+    if parts == 1:
+        return lambda data, rows: float(whole(*arrays(data, rows, rows)))
+
+    sums = [tf.Variable(tf.zeros(variable.shape), trainable=False) for variable in variables]
+
+    @tf.function(input_signature=signature)
+    def add(*batch: tf.Tensor) -> tf.Tensor:
+        value, found = gradients(*batch)
+        for total, gradient in zip(sums, found, strict=True):
+            total.assign_add(tf.convert_to_tensor(gradient))
+        return value
+
+    @tf.function(input_signature=[])
+    def apply() -> None:
         optimizer.apply([tf.identity(total) for total in sums], variables)
         for total in sums:
             total.assign(tf.zeros_like(total))
