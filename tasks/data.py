@@ -95,7 +95,9 @@ def read_data(options: DataOptions, scores: bool) -> Data:
         raise ValueError("--data is the folder of a --task: give --task too, or name files with --train and --eval")
     train = options.train
     evals: tuple[str, ...] = (options.eval,) if options.eval else ()
-    if options.data is not None and task is not None and not (train and evals):
+    if options.data is not None and train and evals:
+        raise ValueError("--data has no effect beside both --train and --eval: leave one of the three out")
+    if options.data is not None and task is not None:
         found_train, found_evals = task.find(options.data)
         train, evals = train or found_train, evals or found_evals
     if not train and not evals:

@@ -61,6 +61,8 @@ def fine_tune(options: FineTuneOptions, data: Data, goal: Goal) -> int:
     """
     if data.train is None:
         raise ValueError("no rows to train on: give --train FILE, or --task NAME --data FOLDER")
+    if options.early_stop and not data.evals:
+        say("warning: --early_stop has no effect without --eval")
     keras.utils.set_random_seed(options.seed % 2**32)
     bert = kb.load(
         options.model,
@@ -175,6 +177,7 @@ def identity(options: FineTuneOptions, bert: Any, data: Data, goal: Goal) -> dic
         "command": goal.command,
         **{f"--{name}": value for name, value in dataclasses.asdict(options).items() if name not in IN_NO_IDENTITY},
         "labels": list(bert.labels) if bert.labels else None,
+        "metrics": list(goal.kind.metrics),
         **{f"{name} rows": f"{len(rows)} ({digest(rows)})" for name, rows in data.parts.items()},
         "model": model_digest(bert, weights),
         "vocabulary": bert.tokenizer.vocabulary.content_hash()[:12],
