@@ -78,7 +78,7 @@ def load(
     remedy = "" if chosen else "check that config.json belongs to these weights, or choose a head: head='encoder', …"
     assign(model, source.weights, source.where, fresh, remedy)
     limit = source.config.max_position_embeddings
-    length = max_length or source.info.get("max_length") or limit
+    length = max_length if max_length is not None else source.info.get("max_length") or limit
     provenance = {"origin": os.fspath(origin)} | (source.info.get("provenance") or {})
     info = source.info | {"provenance": provenance}
     return Bert(model, source.tokenizer, names, length, info, fresh)

@@ -31,6 +31,29 @@ def required(help: str) -> Any:
     return dataclasses.field(metadata={"help": help})
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Group:
+    """What groups of options inherit, so that each group's checks run in every command that shares it.
+
+    A group's `__post_init__` raises ValueError for a value out of its range, and begins with `super().__post_init__()`.
+    """
+
+    def __post_init__(self) -> None:
+        pass
+
+
+def at_least_1(options: Any, *names: str) -> None:
+    """For `__post_init__`: counts that may be unset, but not 0 or less.
+
+    Raises:
+        ValueError: one is; the message names it.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} must be at least 1: got {value}")
+
+
 def parse(cls: type[T], argv: Sequence[str], command: str) -> T:
     """The options that a command line gives: `parse(ClassifyOptions, ["--epochs", "3"], "classify")`.
 

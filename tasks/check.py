@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import keras_bert as kb
-from keras_bert.options import option, parse
+from keras_bert.options import at_least_1, option, parse
 from keras_bert.tasks.batches import Encoded, encode_all
 from keras_bert.tasks.data import Data, DataOptions, ModelOptions, label_names, label_numbers, read_data, scores_of
 from keras_bert.tasks.progress import finish, say
@@ -21,6 +21,10 @@ class CheckOptions(ModelOptions, DataOptions):
 
     scores: bool = option(False, "the labels are numbers, for `regress`")
     batch_size: int = option(32, "rows a step, for the estimate of memory")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_1(self, "batch_size")
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_bert.options import option, required
+from keras_bert.options import Group, option, required
 from keras_bert.tasks.glue import TASKS, Task
 from keras_bert.tasks.readers import Layout, Rows, read_rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions:
+class ModelOptions(Group):
     """The model:"""
 
     model: str = required(
@@ -25,13 +25,18 @@ class ModelOptions:
         "auto", "type the layers compute in; auto is float32, which keeps the published numbers"
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_length < 2:
+            raise ValueError(f"--max_length must be at least 2, for [CLS] and [SEP]: got {self.max_length}")
+
     @property
     def compute_dtype(self) -> str:
         return "float32" if self.dtype == "auto" else self.dtype
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions:
+class DataOptions(Group):
     """The data:"""
 
     task: Literal["cola", "sst2", "mrpc", "stsb", "rte", "wnli", "qnli", "mnli", "qqp"] | None = option(

@@ -13,14 +13,14 @@ from typing import IO, Any, BinaryIO, Literal
 
 import keras_bert as kb
 from keras_bert.files import atomic_write, refuse_existing
-from keras_bert.options import option, parse, required
+from keras_bert.options import Group, at_least_1, option, parse, required
 from keras_bert.tasks.progress import finish, say
 from keras_bert.tasks.readers.lines import open_binary
 from keras_bert.tasks.show_tokens import batches
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions:
+class PredictOptions(Group):
     """Answers of a trained checkpoint for each line, as a JSON line: label and probabilities, or score."""
 
     model: str = required("a trained checkpoint directory")
@@ -36,6 +36,10 @@ class PredictOptions:
     max_length: int | None = option(None, "tokens a row has at most; not given: as the model was trained")
     batch_size: int = option(64, "rows computed at a time")
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] = option("float32", "type the layers compute in")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_1(self, "max_length", "batch_size")
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_bert.options import option, required
+from keras_bert.options import Group, at_least_1, option, required
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
+class TrainingOptions(Group):
     """The training:"""
 
     epochs: int = option(3, "times over the train rows")
@@ -31,20 +31,18 @@ class TrainingOptions:
     strategy: Literal["one_device"] = option("one_device", "how to spread the work")
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulation_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} must be at least 1: got {getattr(self, name)}")
+        super().__post_init__()
+        at_least_1(self, "epochs", "steps", "batch_size", "accumulation_steps")
         for name in ("freeze_layers", "early_stop", "weight_decay"):
-            if getattr(self, name) < 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"--{name} must not be below 0: got {getattr(self, name)}")
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"--steps must be at least 1: got {self.steps}")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise ValueError(f"--learning_rate must be above 0: got {self.learning_rate}")
+        for name in ("learning_rate", "clip_norm"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"--{name} must be above 0: got {getattr(self, name)}")
         if not 0 <= self.warmup_share <= 1:
             raise ValueError(f"--warmup_share must lie from 0 to 1: got {self.warmup_share}")
-        if not self.clip_norm > 0:
-            raise ValueError(f"--clip_norm must be above 0: got {self.clip_norm}")
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"--layer_decay must be above 0 and at most 1: got {self.layer_decay}")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise ValueError(f"--dropout must lie from 0 up to, not including, 1: got {self.dropout}")
         if self.accumulation_steps > self.batch_size:
@@ -52,7 +50,7 @@ class TrainingOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputOptions:
+class OutputOptions(Group):
     """The output:"""
 
     output: str = required("directory for the checkpoint, metrics.json, history.csv, predictions and report")
@@ -63,5 +61,7 @@ class OutputOptions:
     tensorboard: bool = option(False, "also write the history for TensorBoard, to OUTPUT/tensorboard")
 
     def __post_init__(self) -> None:
-        if self.log_every < 1 or (self.save_every is not None and self.save_every < 1):
-            raise ValueError("--log_every and --save_every must be at least 1")
+        super().__post_init__()
+        at_least_1(self, "log_every", "save_every")
+        if self.save_seconds < 0:
+            raise ValueError(f"--save_seconds must not be below 0: got {self.save_seconds}")

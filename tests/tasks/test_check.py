@@ -7,7 +7,7 @@ import re
 import pytest
 
 import keras_bert as kb
-from keras_bert.tasks import check, classify, regress
+from keras_bert.tasks import check, classify, predict, regress
 from keras_bert.tasks.batches import encode_all
 from keras_bert.tasks.data import Data
 from keras_bert.tasks.readers import Rows
@@ -131,3 +131,27 @@ def test_flags_that_do_not_fit(tiny, rows_file, tmp_path, command, more, message
     more = [word.replace("FILE", rows_file) for word in more]
     with pytest.raises(ValueError, match=message):
         command.main(["--model", str(tiny), "--max_length", "24", "--output", str(tmp_path / "out"), *more])
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "message"),
+    [
+        (classify, ["--save_every", "0"], "--save_every must be at least 1: got 0"),
+        (regress, ["--log_every", "0"], "--log_every must be at least 1: got 0"),
+        (classify, ["--save_seconds", "-1"], "--save_seconds must not be below 0: got -1"),
+        (classify, ["--weight_decay", "nan"], "--weight_decay must not be below 0: got nan"),
+        (regress, ["--clip_norm", "inf"], "--clip_norm must be above 0: got inf"),
+        (classify, ["--layer_decay", "0"], "--layer_decay must be above 0 and at most 1: got 0"),
+        (classify, ["--steps", "0"], "--steps must be at least 1: got 0"),
+        (classify, ["--label_smoothing", "1"], "--label_smoothing must lie from 0"),
+        (regress, ["--max_length", "0"], "--max_length must be at least 2"),
+        (check, ["--max_length", "0"], "--max_length must be at least 2"),
+        (check, ["--batch_size", "0"], "--batch_size must be at least 1: got 0"),
+        (predict, ["--max_length", "0"], "--max_length must be at least 1: got 0"),
+        (predict, ["--batch_size", "0"], "--batch_size must be at least 1: got 0"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_before_anything_is_read(command, more, message):
+    where = [] if command in (check, predict) else ["--output", "nowhere"]
+    with pytest.raises(ValueError, match=message):
+        command.main(["--model", "nowhere", *where, *more])
