@@ -15,7 +15,7 @@ import keras_bert as kb
 from keras_bert.files import atomic_write, refuse_existing
 from keras_bert.options import Group, at_least_1, option, parse, required
 from keras_bert.tasks.progress import finish, say
-from keras_bert.tasks.readers.lines import open_binary
+from keras_bert.tasks.readers.lines import open_binary, parse_json, refuse_utf16
 from keras_bert.tasks.show_tokens import batches
 
 
@@ -121,8 +121,11 @@ def read(source: str, options: PredictOptions, paired: bool) -> Iterator[list[It
 def read_stream(stream: BinaryIO, name: str, format: str, paired: bool) -> Iterator[list[Item]]:
     number = 0
     for lines in batches(stream):
+        if number == 0:
+            refuse_utf16(lines[0], name)
         if number == 0 and format == "auto":
-            format = "jsonl" if is_object(lines[0]) else "tsv" if paired else "lines"
+            first = next((line for line in lines if line.strip()), b"")
+            format = "jsonl" if is_object(first) else "tsv" if paired else "lines"
         items = []
         for line in lines:
             number += 1
@@ -148,10 +151,7 @@ def item_of(line: bytes, format: str, where: str) -> Item | None:
         return Item(text, pair if tab else None, {})
     if not line.strip():
         return None
-    try:
-        item = json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{where}: expected a JSON object, {error}") from None
+    item = parse_json(line, where)
     if not isinstance(item, dict) or not isinstance(item.get("text"), str):
         raise ValueError(f'{where}: expected an object such as {{"text": "…"}}, got {line[:60]!r}')
     other = item.get("text_pair")
@@ -163,7 +163,7 @@ def item_of(line: bytes, format: str, where: str) -> Item | None:
 def is_object(line: bytes) -> bool:
     try:
         return "text" in json.loads(line)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return False
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from keras_bert.tasks.readers.layout import Layout, Row
-from keras_bert.tasks.readers.lines import Invalid, read_lines
+from keras_bert.tasks.readers.lines import Invalid, parse_json, read_lines
 
 
 def read_jsonl(path: str, layouts: Sequence[Layout], invalid: Invalid = "error") -> Iterator[Row]:
@@ -22,11 +22,8 @@ def read_jsonl(path: str, layouts: Sequence[Layout], invalid: Invalid = "error")
         if not line.strip():
             continue
         where = f"{path} line {number}"
-        try:
-            # numbers stay as written: "1.50" is a label's name
-            item = json.loads(line, parse_float=Number, parse_int=Number)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{where}: expected JSON, {error.msg} at character {error.pos}") from None
+        # numbers stay as written: "1.50" is a label's name
+        item = parse_json(line, where, parse_float=Number, parse_int=Number)
         if not isinstance(item, dict):
             raise ValueError(f'{where}: expected an object such as {{"text": "…"}}, got {line.strip()[:40]}')
         yield pick(item, layouts, number, where)

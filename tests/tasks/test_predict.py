@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sys
@@ -54,7 +55,7 @@ def test_bytes_that_are_not_utf8_and_nul_are_answered(classifier, answers):
 
 
 def test_json_lines_give_their_id_back(classifier, answers):
-    found = answers(classifier, '{"text": "good"}\n\n{"text": "bad", "id": 7}\n')
+    found = answers(classifier, '\n{"text": "good"}\n\n{"text": "bad", "id": 7}\n')
     assert [answer.get("id") for answer in found] == [None, 7]
 
 
@@ -75,7 +76,7 @@ def test_an_output_file_is_written_whole_and_not_replaced_unasked(classifier, an
     assert len(before.splitlines()) == 3
     with pytest.raises(FileExistsError, match="--overwrite"):
         answers(classifier, "", *more)
-    with pytest.raises(ValueError, match="line 2: expected a JSON object"):
+    with pytest.raises(ValueError, match="line 2: expected JSON"):
         answers(classifier, '{"text": "a"}\n{"text"\n', "--output", str(out), "--overwrite")
     assert out.read_text() == before
 
@@ -89,6 +90,11 @@ def test_an_output_file_is_written_whole_and_not_replaced_unasked(classifier, an
         ("single", '{"text": "a"}\n[1]\n', "stdin line 2: expected an object"),
         ("single", '{"text": "a"}\n{"text": 1}\n', "stdin line 2: expected an object"),
         ("pair", '{"text": "a", "text_pair": 3}\n', "text_pair must be a string, got 3"),
+        ("single", '{"text": "a"}\n{"text": ' + "[" * 10**5, "stdin line 2: expected a plain object, got brackets"),
+        ("single", '{"text": "a"}\n{"text": "\\ud800"}\n', r"stdin line 2: '\\ud800' is half of a surrogate pair"),
+        ("single", '{"text": "a", "id": "\\ud800"}\n', r"stdin line 1: '\\ud800' is half of a surrogate pair"),
+        ("single", b'{"text": "a"}\n{"text": "\xff"}\n', "stdin line 2: byte 0xff at 10 is not UTF-8"),
+        ("single", b'{"text": "a"}\n{"text": "\xed\xa0\x80"}\n', "stdin line 2: .* surrogate pair"),
     ],
 )
 def test_a_line_that_does_not_fit_is_named(classifier, pair_regressor, answers, kind, data, message):
@@ -104,3 +110,17 @@ def test_a_model_without_a_head_says_what_to_do(tiny, answers):
 def test_a_missing_input_is_named(classifier, answers):
     with pytest.raises(FileNotFoundError, match="--input nowhere"):
         answers(classifier, "", "--input", "nowhere")
+
+
+def test_utf16_is_not_taken_for_texts(classifier, answers):
+    with pytest.raises(ValueError, match="stdin: expected UTF-8, got UTF-16"):
+        answers(classifier, "good\nbad\n".encode("utf-16"))
+
+
+@pytest.mark.parametrize(
+    "data", [gzip.compress(b"good\nbad\n" * 99)[:20], gzip.compress(b"good")[:12] + b"x" * 99, b"good"]
+)
+def test_a_damaged_gzip_file_is_named(classifier, answers, tmp_path, data):
+    (tmp_path / "in.txt.gz").write_bytes(data)
+    with pytest.raises(ValueError, match="in.txt.gz: a damaged gzip file"):
+        answers(classifier, "", "--input", str(tmp_path / "in.txt.gz"))
