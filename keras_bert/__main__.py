@@ -12,6 +12,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import io
 import os
 import re
 import sys
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, or 2 after one line on stderr that says what to put right, 130 when interrupted.
     """
+    steady_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words or bool(os.environ.get("KERAS_BERT_DEBUG"))
     words = [word for word in words if word != "--debug"]
@@ -64,12 +66,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command in ("version", "--version"):
         print(importlib.import_module("keras_bert").__version__)
         return 0
+    if wrong := next((word for word in words if not is_text(word)), None):
+        print(f"keras-bert: {wrong!a} is not UTF-8; rename the file, or type the word anew", file=sys.stderr)
+        return BAD_INPUT
     if command not in COMMANDS:
         near = difflib.get_close_matches(command.lstrip("-"), COMMANDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
         print(f"keras-bert: no command {command!r}; {hint}", file=sys.stderr)
         return BAD_INPUT
     return run(command, rest, debug)
+
+
+def steady_streams() -> None:
+    """Makes stdout UTF-8 whatever the locale, as all files are; a stream that the caller closed is the null device."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+
+
+def is_text(word: str) -> bool:
+    """False for bytes of another encoding: Python passes them as lone surrogates, which no file of ours can hold."""
+    return not any("\ud800" <= character <= "\udfff" for character in word)
 
 
 def run(command: str, argv: list[str], debug: bool) -> int:

@@ -163,3 +163,33 @@ def test_a_closed_pipe_ends_quietly():
         check=False,
     )
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_results_are_utf8_whatever_the_locale():
+    script = (
+        "import sys; sys.argv = ['keras-bert']\n"
+        "from keras_bert import __main__ as door\n"
+        "door.find = lambda command: lambda argv: print('\u4e2d \u2192 \u2026')\n"
+        "sys.exit(door.main(['check']))"
+    )
+    command = [sys.executable, "-c", script]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, timeout=60, env=env, check=False)
+    assert (done.returncode, done.stdout.decode("utf-8").strip(), done.stderr) == (0, "中 → …", b"")
+
+
+def test_streams_that_the_caller_closed_are_the_null_device():
+    script = (
+        "import sys; sys.argv = ['keras-bert']\n"
+        "from keras_bert import __main__ as door\n"
+        "door.find = lambda command: lambda argv: sys.stdout.write(str(sys.stdin.buffer.read())) and 0\n"
+        "sys.exit(door.main(['check']))"
+    )
+    closed = ["bash", "-c", '"$0" -c "$1" <&- >&-', sys.executable, script]
+    done = subprocess.run(closed, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_word_that_is_not_utf8_is_refused_before_work_starts(capsys):
+    assert door.main(["check", "--output", "caf\udce9"]) == 2
+    assert "keras-bert: 'caf\\udce9' is not UTF-8" in capsys.readouterr().err
