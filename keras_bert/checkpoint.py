@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from keras_bert.text.tokenizer import Tokenizer
 
 Weights = Mapping[str, np.ndarray]
+MANY_MISSING = 8  # layers; where fewer are missing, a model is built and their weights are named
 
 
 @dataclass
@@ -89,6 +90,37 @@ def assign(
             slot.variable.assign(np.concatenate(parts, axis=-1))
 
 
+def check_size(config: Config, weights: Weights, where: str) -> None:
+    """Holds the config's numbers against the body's weights, before a model is built that the memory could not hold.
+
+    Raises:
+        ValueError: the config promises more layers than there are, or a table or layer of another shape.
+    """
+    hidden, inner = config.hidden_size, config.intermediate_size
+    expected = {
+        "bert.embeddings.word_embeddings.weight": (config.vocab_size, hidden),
+        "bert.embeddings.position_embeddings.weight": (config.max_position_embeddings, hidden),
+        "bert.embeddings.token_type_embeddings.weight": (config.type_vocab_size, hidden),
+        "bert.encoder.layer.0.intermediate.dense.weight": (inner, hidden),
+    }
+    for name, shape in expected.items():
+        if name in weights and weights[name].shape != shape:
+            raise ValueError(misshaped(where, name, weights[name].shape, shape))
+    layers = {name.split(".")[3] for name in weights if name.startswith("bert.encoder.layer.")}
+    if config.num_hidden_layers > len(layers) + MANY_MISSING:
+        raise ValueError(
+            f"{where}: the config has {config.num_hidden_layers} layers (num_hidden_layers), the weights have "
+            f"{len(layers)}: config and weights are not of one model; get both from the same place"
+        )
+
+
+def misshaped(where: str, name: str, got: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    return (
+        f"{where}: {name} has shape {list(got)}, expected {list(expected)} from the config: "
+        f"config and weights are not of one model; get both from the same place"
+    )
+
+
 def check_names(wanted: Iterable[str], weights: Weights, where: str, remedy: str) -> None:
     missing = [name for name in wanted if name not in weights]
     unused = sorted(set(weights) - set(wanted))
@@ -106,10 +138,7 @@ def check_values(wanted: Iterable[Slot], weights: Weights, where: str) -> None:
     for slot in wanted:
         value = weights[slot.name]
         if value.shape != slot.shape():
-            raise ValueError(
-                f"{where}: {slot.name} has shape {list(value.shape)}, expected {list(slot.shape())} from the config: "
-                f"config and weights are not of one model; get both from the same place"
-            )
+            raise ValueError(misshaped(where, slot.name, value.shape, slot.shape()))
         if value.dtype.kind != "f":
             raise ValueError(f"{where}: {slot.name} has type {value.dtype}, expected a float type; save it as float32")
         if not np.isfinite(value).all():

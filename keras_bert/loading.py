@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_bert.bert import Bert
-from keras_bert.checkpoint import Source, assign, slots, some
+from keras_bert.checkpoint import Source, assign, check_size, slots, some
 from keras_bert.convert import transformers
 from keras_bert.encoder import build_encoder
 from keras_bert.heads import build_classifier, build_pretrainer, build_regressor
@@ -73,6 +73,7 @@ def load(
     if fresh_head or foreign:
         source.weights = {name: value for name, value in source.weights.items() if part_of(name) != "classifier"}
     names = head_labels(source, head, labels, num_labels)
+    check_size(source.config, source.weights, source.where)
     model = build(source, head, len(names or ()), dtype, attention_scores)
     fresh = choose(model, source, head) if chosen or fresh_head else ()
     remedy = "" if chosen else "check that config.json belongs to these weights, or choose a head: head='encoder', …"

@@ -271,6 +271,17 @@ WRONG = {
     "config with fewer layers": (lambda f: reconfigure(f, num_hidden_layers=1), r"16 unused \(bert\.encoder\.layer\.1"),
     "config with more layers": (lambda f: reconfigure(f, num_hidden_layers=3), r"16 missing \(bert\.encoder\.layer\.2"),
     "config with other widths": (lambda f: reconfigure(f, intermediate_size=7), r"expected \[7, 12\] from the config"),
+    "config with layers without end": (lambda f: reconfigure(f, num_hidden_layers=10**9), "the weights have 2"),
+    "config with words without end": (lambda f: reconfigure(f, vocab_size=10**13), r"\[10000000000000, 12\] from"),
+    "config with positions without end": (
+        lambda f: reconfigure(f, max_position_embeddings=10**13),
+        r"\[10000000000000, 12\] from",
+    ),
+    "config with types without end": (
+        lambda f: reconfigure(f, type_vocab_size=10**13),
+        r"\[10000000000000, 12\] from",
+    ),
+    "config with width without end": (lambda f: reconfigure(f, intermediate_size=10**13), r"\[10000000000000, 12\]"),
     "config with fewer words": (lambda f: reconfigure(f, vocab_size=9), "23 tokens, expected at most 9"),
     "labels without units": (
         lambda f: reconfigure(f, id2label={"0": "a", "2": "b", "3": "c"}),
