@@ -1,3 +1,5 @@
+"""The command tokenize: lines in, JSON lines out, whole and one at a time."""
+
 from __future__ import annotations
 
 import io

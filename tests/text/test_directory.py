@@ -1,3 +1,5 @@
+"""A tokenizer's files in a directory: settings there and back, and what is refused."""
+
 from __future__ import annotations
 
 import itertools
@@ -40,6 +42,8 @@ def test_lowering_for_a_cased_vocabulary_warns(vocabularies, tmp_path, caplog):
         ('{"do_basic_tokenize": false}', "do_basic_tokenize"),
         ("{", "expected JSON"),
         ("[]", "expected a JSON object, got list"),
+        ('{"do_lower_case": "false"}', "do_lower_case is 'false', expected true, false or null"),
+        ('{"strip_accents": 0}', "strip_accents is 0"),
     ],
 )
 def test_what_we_do_not_do_is_refused(small, tmp_path, keys, message):
@@ -78,3 +82,55 @@ def test_a_tokenizer_json_alone_is_enough(small, tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model, "normalizer": normalizer}))
     with pytest.raises(ValueError, match="the ids of its 1 tokens are not 0 to 0"):
         PythonTokenizer.from_directory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"model": []},
+        {"model": [1]},
+        {"model": {"vocab": ["a"]}},
+        {"model": {"vocab": {"a": "b"}}},
+        {"model": {"vocab": {}}, "added_tokens": [3]},
+        {"model": {"vocab": {}}, "normalizer": "x"},
+    ],
+)
+def test_a_damaged_tokenizer_json_is_told(tmp_path, keys):
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"normalizer": {"type": "BertNormalizer"}} | keys))
+    with pytest.raises(ValueError, match=r"tokenizer\.json: expected"):
+        PythonTokenizer.from_directory(tmp_path)
+
+
+ADDED = [
+    ("added_tokens.json", {"[E1]": 7}),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"0": {"content": "[PAD]"}, "7": {"content": "[E1]"}}}),
+    ("tokenizer_config.json", {"additional_special_tokens": ["[E1]"]}),
+    ("tokenizer_config.json", {"extra_special_tokens": {"entity_token": "[E1]"}}),
+    (
+        "tokenizer.json",
+        {
+            "model": {"type": "WordPiece"},
+            "normalizer": {"type": "BertNormalizer"},
+            "added_tokens": [{"content": "[CLS]"}, {"content": "[E1]"}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("name, keys", ADDED)
+def test_tokens_that_were_added_to_berts_are_told_to_be_cut(small, tmp_path, caplog, name, keys):
+    small.save(tmp_path / "vocab.txt")
+    (tmp_path / name).write_text(json.dumps(keys))
+    with caplog.at_level(logging.WARNING, "keras_bert"):
+        PythonTokenizer.from_directory(tmp_path)
+    assert r"add 1 tokens to BERT's ([E1])" in caplog.text
+
+
+def test_berts_own_special_tokens_are_no_reason_to_warn(small, tmp_path, caplog):
+    PythonTokenizer(small).save(tmp_path)
+    keys = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    keys["added_tokens_decoder"] = {str(i): {"content": t} for i, t in enumerate(small.tokens) if t.startswith("[")}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(keys))
+    with caplog.at_level(logging.WARNING, "keras_bert"):
+        PythonTokenizer.from_directory(tmp_path)
+    assert "tokens to BERT's" not in caplog.text

@@ -1,3 +1,5 @@
+"""What becomes of each character: the shipped table, the reference, and the flatbuffer that holds it."""
+
 from __future__ import annotations
 
 import gzip

@@ -1,3 +1,5 @@
+"""Packing is the plain loop: cut longest first, special tokens and types in place, padded."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Preprocessor: the same three tensors from values, tf.data, functional models, .keras files and SavedModels."""
+
 from __future__ import annotations
 
 import subprocess

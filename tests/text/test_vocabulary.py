@@ -1,3 +1,5 @@
+"""Vocabulary files: kept to the byte, and what is wrong with one is said by line number."""
+
 from __future__ import annotations
 
 import re
