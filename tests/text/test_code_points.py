@@ -67,7 +67,9 @@ def compare(tokenizer: Tokenizer, code_points: np.ndarray, rows: list[list[str]]
 @pytest.fixture(scope="module")
 def assigned(golden: Path) -> np.ndarray:
     """Unicode 14's characters, by any Python: those it does not know yet are in the table of versions or identity."""
-    return np.array([o for o in range(0x110000) if unicodedata.category(chr(o)) not in ("Cn", "Cs")], np.int32)
+    newer = {0x2B739}  # of Unicode 15, inside a Chinese range: isolated, and no golden row says so
+    known = (o for o in range(0x110000) if unicodedata.category(chr(o)) not in ("Cn", "Cs"))
+    return np.array([o for o in known if o not in newer], np.int32)
 
 
 @pytest.mark.parametrize("mode", ["u", "c"])
