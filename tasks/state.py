@@ -44,6 +44,7 @@ class Run:
 
         Raises:
             FileExistsError: the output holds another run, or something else; the message names the differences.
+        ValueError: what says which run it holds is damaged.
             BlockingIOError: another process is at work there.
         """
         run = cls(Path(output), json.loads(json.dumps(identity)))
@@ -71,10 +72,16 @@ class Run:
         return before is not None and before["finished"] and (self.output / "metrics.json").is_file()
 
     def read_identity(self) -> dict[str, Any] | None:
+        path = self.folder / "run.json"
         try:
-            return json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+            found = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not {"identity", "finished"} <= found.keys():
+            raise ValueError(f"{path} is damaged; {start_anew(path)}")
+        return found
 
     def write_identity(self, finished: bool) -> None:
         with atomic_write(self.folder / "run.json") as file:
@@ -140,17 +147,25 @@ def load_state(path: Path, variables: Sequence[Any]) -> dict[str, Any]:
     """Gives variables the values that `save_state` wrote, and returns the position.
 
     Raises:
-        ValueError: the file holds other variables than these.
+        ValueError: the file is damaged, or holds other variables than these.
     """
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(path, "numpy") as file:
-        names = names_of(variables)
-        if sorted(names) != sorted(file.keys()):
-            raise ValueError(f"{path} is of another model or version of this library; give --overwrite to start anew")
-        for name, variable in zip(names, variables):
-            variable.assign(file.get_tensor(name).reshape(variable.shape))
-        return json.loads(file.metadata()["position"])
+    try:
+        with safe_open(path, "numpy") as file:
+            names = names_of(variables)
+            if sorted(names) != sorted(file.keys()):
+                raise ValueError(f"{path} is of another version of this library; {start_anew(path)}")
+            for name, variable in zip(names, variables):
+                variable.assign(file.get_tensor(name).reshape(variable.shape))
+            return json.loads(file.metadata()["position"])
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged ({error}); {start_anew(path)}") from None
+
+
+def start_anew(path: Path) -> str:
+    """The way out of a state that cannot be read; --overwrite alone would go on with it."""
+    return f"delete {path.parent} and give --overwrite: the run starts from its beginning"
 
 
 def names_of(variables: Sequence[Any]) -> list[str]:

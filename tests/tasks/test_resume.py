@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -57,6 +58,11 @@ def history(output: Path) -> list[list[str]]:
 
 class Stop(BaseException):
     """Stands for a kill where a real one would cost a process."""
+
+
+def stop_at_step_9(_, rows) -> None:
+    if rows[-1]["step"] == 9:
+        raise Stop
 
 
 @pytest.mark.parametrize("steps", [4, 10, 18])
@@ -176,3 +182,21 @@ def test_a_state_of_another_model_is_refused(tmp_path):
     assert load_state(tmp_path / "x", [keras.Variable([2.0], name="a")]) == {"step": 1}
     with pytest.raises(ValueError, match="of another model or version"):
         load_state(tmp_path / "x", [keras.Variable([2.0], name="b")])
+
+
+def test_a_damaged_state_says_the_way_out_which_works(tiny, rows, unbroken, tmp_path, monkeypatch):
+    output = tmp_path / "out"
+    argv = command(tiny, rows, output)
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "write_history", stop_at_step_9)
+        with pytest.raises(Stop):
+            classify.main(argv)
+    for name, damage in (("latest.safetensors", None), ("latest.safetensors", b"no header"), ("run.json", b"{")):
+        path = output / "state" / name
+        path.write_bytes(path.read_bytes()[:-9] if damage is None else damage)
+        read = Run(output, {}).read_identity if name == "run.json" else functools.partial(load_state, path, [])
+        with pytest.raises(ValueError, match=f"{name} is damaged.*; delete .*state and give --overwrite"):
+            read()
+    shutil.rmtree(output / "state")
+    assert classify.main([*argv, "--overwrite"]) == 0
+    assert_same(output, unbroken)
