@@ -112,7 +112,8 @@ def sources(options: Options, task: str, folder: str) -> tuple[str, str]:
     """The train and the dev file; with --rows a train file of that many rows in `folder`."""
     from keras_bert.tasks.glue import TASKS
 
-    train, evals = TASKS[task].find(os.path.join(options.data, task))
+    place = os.path.join(options.data, task)
+    train, evals = TASKS[task].find_train(place), TASKS[task].find_evals(place)
     if options.rows is None:
         return train, evals[0]
     short = os.path.join(folder, os.path.basename(train))

@@ -103,8 +103,7 @@ def read_data(options: DataOptions, scores: bool) -> Data:
     if options.data is not None and train and evals:
         raise ValueError("--data has no effect beside both --train and --eval: leave one of the three out")
     if options.data is not None and task is not None:
-        found_train, found_evals = task.find(options.data)
-        train, evals = train or found_train, evals or found_evals
+        train, evals = train or task.find_train(options.data), evals or task.find_evals(options.data)
     if not train and not evals:
         raise ValueError("no data: give --train FILE (and --eval FILE), or --task NAME --data FOLDER")
 
@@ -175,11 +174,14 @@ def digits(labels: Sequence[str]) -> list[str]:
     return [label for label in labels if label.isdecimal()]
 
 
+LARGEST = 1e18  # of scores: its square, the loss, is still a float32
+
+
 def scores_of(rows: Rows) -> list[float]:
     """Each row's label as a number.
 
     Raises:
-        ValueError: a label is not a finite number; with file and line.
+        ValueError: a label is not a finite number of float32's range; with file and line.
     """
     assert rows.labels is not None
     scores = []
@@ -188,7 +190,7 @@ def scores_of(rows: Rows) -> list[float]:
             score = float(label)
         except ValueError:
             score = math.nan
-        if not math.isfinite(score):
+        if not abs(score) <= LARGEST:
             raise ValueError(
                 f"{rows.where(index)}: expected a number as label, got {label!r}; correct the row, name the column "
                 f"with --label_column, or use `keras-bert classify` for labels that are names"

@@ -45,23 +45,35 @@ class Task:
         assert rows.labels is not None
         return rows.with_labels([self.others.get(label, label) for label in rows.labels])
 
-    def find(self, folder: str) -> tuple[str, tuple[str, ...]]:
-        """The train file and the eval files in a folder.
+    def find_train(self, folder: str) -> str:
+        """The train file in a folder.
 
         Raises:
-            ValueError: one is not there; the message lists what is.
+            ValueError: it is not there; the message lists what is.
         """
         names = sorted(os.listdir(folder))
-        evals = [found for found in (first_match(names, patterns) for patterns in self.eval_files) if found]
-        train = first_match(names, self.train_files)
-        if train is None or not evals:
-            what = "train file" if train is None else "eval file"
-            patterns = self.train_files if train is None else self.eval_files[0]
-            raise ValueError(
-                f"{folder} holds no {what} of {self.name}: expected {' or '.join(patterns)}, found "
-                f"{', '.join(names) or 'nothing'}; name the files with --train and --eval"
-            )
-        return os.path.join(folder, train), tuple(os.path.join(folder, name) for name in evals)
+        found = first_match(names, self.train_files)
+        if found is None:
+            raise ValueError(self.nothing("train", folder, names, self.train_files))
+        return os.path.join(folder, found)
+
+    def find_evals(self, folder: str) -> tuple[str, ...]:
+        """The eval files in a folder: one, or two of MNLI.
+
+        Raises:
+            ValueError: none is there; the message lists what is.
+        """
+        names = sorted(os.listdir(folder))
+        found = [name for name in (first_match(names, patterns) for patterns in self.eval_files) if name]
+        if not found:
+            raise ValueError(self.nothing("eval", folder, names, self.eval_files[0]))
+        return tuple(os.path.join(folder, name) for name in found)
+
+    def nothing(self, what: str, folder: str, names: Sequence[str], patterns: Sequence[str]) -> str:
+        return (
+            f"{folder} holds no {what} file of {self.name}: expected {' or '.join(patterns)}, found "
+            f"{', '.join(names) or 'nothing'}; name it with --{what} FILE"
+        )
 
 
 def first_match(names: Sequence[str], patterns: Sequence[str]) -> str | None:

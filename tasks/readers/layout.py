@@ -93,7 +93,7 @@ def find_places(first: Sequence[str], layouts: Sequence[Layout], source: str) ->
     """The first of the layouts that the file's first line allows.
 
     Raises:
-        ValueError: none fits; the message lists the columns that are there.
+        ValueError: none fits, or a name stands there twice; the message lists the columns that are there.
     """
     for layout in layouts:
         spots = [position(column, first, layout.has_header) for column in (layout.text, layout.pair, layout.label)]
@@ -101,6 +101,11 @@ def find_places(first: Sequence[str], layouts: Sequence[Layout], source: str) ->
         if all(spot is not None or not want for spot, want in zip(spots, wanted, strict=True)):
             text, pair, label = spots
             assert text is not None
+            if twice := [column for column in layout.columns() if layout.has_header and first.count(column) > 1]:
+                raise ValueError(
+                    f"{source}: {twice[0]!r} names more than one column: {shown(first)}; rename one, or give "
+                    f"the columns by number with --header"
+                )
             return Places(text, pair, label, layout.has_header)
     raise ValueError(no_column(first, layouts, source))
 

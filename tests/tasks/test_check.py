@@ -50,6 +50,7 @@ FINE = ["good film", "bad film", "the good book", "the bad book"]
         (rows(["good", "good", "x", "y"]), None, None, "warning: train.tsv line 3: the same text has another label"),
         (rows(FINE, ["1", "x", "2", "3"]), None, (), "error: train.tsv line 3: expected a number as label, got 'x'"),
         (rows(FINE, ["1", "nan", "2", "3"]), None, (), "error: train.tsv line 3: expected a number as label"),
+        (rows(FINE, ["1", "1e30", "2", "3"]), None, (), "error: train.tsv line 3: expected a number as label"),
         (rows(FINE, ["2.5"] * 4), None, (), "error: train.tsv: every row has the score 2.5"),
     ],
 )  # fmt: skip

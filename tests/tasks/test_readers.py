@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keras_bert.tasks.data import DataOptions, read_data
 from keras_bert.tasks.glue import TASKS
 from keras_bert.tasks.readers import Layout, read_rows
 
@@ -54,6 +55,8 @@ def test_columns_by_number_count_from_0_and_mean_no_header(file):
     path = file("a.tsv", "gj04\t1\t\tThe sailors rode.\ngj04\t0\t*\tThe rode.\textra\n")
     assert columns(path, Layout("3", label="1")) == (["The sailors rode.", "The rode."], None, ["1", "0"])
     assert columns(path, Layout("3", label="1", header=True)) == (["The rode."], None, ["0"])
+    path = file("b.tsv", "text\tlabel\ttext\na\tb\tc\n")
+    assert columns(path, Layout("2", label="1", header=True)) == (["c"], None, ["b"])
 
 
 def test_the_first_layout_that_the_header_allows_is_taken(file):
@@ -118,6 +121,7 @@ def test_bytes_that_are_not_utf8_stop_or_are_replaced(file):
         ("a.csv", "text,label\n\n", r"a\.csv holds no rows"),
         ("a.jsonl", "\n", r"a\.jsonl holds no rows"),
         ("a.tsv", "sentence\tlabel\na\tb\n", r"expected the columns text, label; its first line has 2: sentence \| la"),
+        ("a.tsv", "text\tlabel\ttext\na\tb\tc\n", r"a\.tsv: 'text' names more than one column: text \| label \| text"),
         ("a.csv", "text\tlabel\na\tb\n", r"its first line has 1: text\\tlabel\. Name them with --text_column"),
         ("a.tsv", "text\tlabel\na\tb\nc\n", r"a\.tsv line 3: expected at least 2 columns, got 1: c;"),
         ("a.csv", 'text,label\na,b\n"c,d\n', r"a\.csv line 3: unexpected end of data"),
@@ -175,7 +179,8 @@ SIZES = {  # rows as INDEX.md counts them, and the share of the label "1" or of 
 @pytest.mark.parametrize("name", SIZES)
 def test_task_finds_and_reads_its_files(shared, name):
     task = TASKS[name]
-    train, evals = task.find(str(shared / "data" / name))
+    folder = str(shared / "data" / name)
+    train, evals = task.find_train(folder), task.find_evals(folder)
     rows = [task.read(source) for source in (train, *evals)]
     assert tuple(map(len, rows)) == SIZES[name]
     for part in rows:
@@ -201,7 +206,13 @@ def test_a_folder_without_a_train_file_lists_what_it_holds(shared):
     with pytest.raises(
         ValueError, match=r"no train file of mnli: expected train\.tsv, found dev_matched_part\.tsv, dev_m"
     ):
-        TASKS["mnli"].find(str(shared / "data" / "mnli"))
+        TASKS["mnli"].find_train(str(shared / "data" / "mnli"))
+
+
+def test_a_train_file_beside_a_folder_that_has_none(shared):
+    folder = str(shared / "data" / "mnli")
+    data = read_data(DataOptions(task="mnli", data=folder, train=f"{folder}/dev_matched_part.tsv"), scores=False)
+    assert {name: len(rows) for name, rows in data.parts.items()} == {"train": 73, "eval": 73, "eval_mismatched": 73}
 
 
 GLUE_HEADERS = {  # the first lines of GLUE's own files
