@@ -47,7 +47,7 @@ def read_origin(origin: str | os.PathLike[str], lower_case: bool | None = None) 
     else:
         source = read_path(Path(text).expanduser())
     if lower_case is not None and source.tokenizer is not None:
-        keys = source.tokenizer.get_config() | {"lower_case": lower_case, "strip_accents": None}
+        keys = source.tokenizer.get_config() | {"lower_case": lower_case}
         source.tokenizer = type(source.tokenizer).from_config(keys)
     return source
 

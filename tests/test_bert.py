@@ -60,6 +60,13 @@ def test_tokenizer_options_survive(tmp_path):
     assert (lowered.lower_case, lowered.strips_accents, lowered.split_chinese) == (True, True, False)
 
 
+def test_accents_that_a_checkpoint_keeps_stay_whatever_is_said_of_letters(tmp_path):  # PAIN 2, 10
+    tokenizer = kb.Tokenizer(small.TOKENS, lower_case=True, strip_accents=False)
+    kb.save(dataclasses.replace(small.bert(), tokenizer=tokenizer), tmp_path / "model")
+    for lower_case in (None, True, False):
+        assert kb.load(tmp_path / "model", lower_case=lower_case).tokenizer.strip_accents is False
+
+
 def test_dropout_of_a_head_survives(tmp_path):
     made = small.bert("classifier")
     model = kb.build_classifier(made.encoder, 3, dropout=0.3)
