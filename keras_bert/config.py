@@ -116,7 +116,7 @@ class Config:
         with open(path, encoding="utf-8") as file:
             try:
                 keys = json.load(file)
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{os.fspath(path)}: expected JSON, {error}") from None
         if not isinstance(keys, dict):
             raise ValueError(f"{os.fspath(path)}: expected a JSON object of config keys, got {type(keys).__name__}")

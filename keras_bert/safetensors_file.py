@@ -42,7 +42,8 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
         dtype = np.dtype((floats | others)[kind])
         begin = start + entry["data_offsets"][0]
         flat = np.frombuffer(data, dtype, count=math.prod(shape), offset=begin)
-        tensors[name] = (flat.astype(np.float32) if kind in floats and kind != "F32" else flat).reshape(shape)
+        with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite here, and told as that
+            tensors[name] = (flat.astype(np.float32) if kind in floats and kind != "F32" else flat).reshape(shape)
     return tensors
 
 
@@ -64,7 +65,7 @@ def read_header(file: Any, path: Path) -> tuple[dict[str, dict[str, Any]], int, 
         )
     try:
         header = json.loads(file.read(length).decode("utf-8"), object_pairs_hook=no_repeats)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path}: the header is not JSON ({error}): damaged, or no safetensors file; {again}"
         ) from None
@@ -134,7 +135,7 @@ def read_shards(index: Path) -> dict[str, np.ndarray]:
     """
     try:
         places = json.loads(index.read_text("utf-8"))["weight_map"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{index}: expected JSON with a weight_map of tensor names to file names ({error!r})"
         ) from None

@@ -113,6 +113,21 @@ def test_a_header_that_lies_is_refused_and_says_where(tmp_path, lie):
     assert "\n" not in str(caught.value)
 
 
+def test_a_header_as_deep_as_a_well_is_refused(tmp_path):
+    path = tmp_path / "m.safetensors"
+    path.write_bytes((10**5).to_bytes(8, "little") + b"[" * 10**5)
+    with pytest.raises(ValueError, match="the header is not JSON"):
+        read_tensors(path)
+    (tmp_path / INDEX).write_text("[" * 10**5)
+    with pytest.raises(ValueError, match="expected JSON with a weight_map"):
+        read_shards(tmp_path / INDEX)
+
+
+def test_a_float64_beyond_float32_is_infinite_without_a_warning(tmp_path):
+    save_file({"w": np.array([1.0, 1e300])}, tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(read_tensors(tmp_path / "m.safetensors")["w"], np.array([1, np.inf], np.float32))
+
+
 def shards(folder: Path, places: dict[str, str]) -> Path:
     for place in set(places.values()) - {"absent.safetensors"}:
         named = {name: np.full(2, len(name), np.float32) for name, where in places.items() if where == place}
