@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.text.base import BaseTokenizer
-from keras_bert.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
+from keras_bert.text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, Vocabulary
 
 VOCABULARY, OPTIONS, FAST = "vocab.txt", "tokenizer_config.json", "tokenizer.json"
+ADDED = "added_tokens.json"
 CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "PreTrainedTokenizer", "TokenizersBackend")
 log = logging.getLogger("keras_bert")
 
@@ -47,7 +48,8 @@ def read_settings(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """
     folder = Path(directory)
     fast = read_object(folder / FAST)
-    options = options_of_fast(fast, folder / FAST) | options_of_config(read_object(folder / OPTIONS), folder / OPTIONS)
+    keys = read_object(folder / OPTIONS)
+    options = options_of_fast(fast, folder / FAST) | options_of_config(keys, folder / OPTIONS)
     if fast and not (folder / VOCABULARY).is_file():
         vocabulary = vocabulary_of_fast(fast, folder / FAST)
     else:
@@ -55,6 +57,13 @@ def read_settings(directory: str | os.PathLike[str]) -> dict[str, Any]:
     uncased = looks_lower_cased(vocabulary)
     if options.setdefault("lower_case", uncased) and not uncased:
         log.warning("%s: the vocabulary has capitals, but the tokenizer's files say that texts are lowered", folder)
+    added = added_tokens(fast, keys, read_object(folder / ADDED))
+    if added:
+        log.warning(
+            "%s: its files add %d tokens to BERT's (%s%s): transformers takes them whole wherever they stand in a "
+            "text, here they are cut like other text, and such texts get other ids",
+            *(folder, len(added), ", ".join(added[:3]), ", …" * (len(added) > 3)),
+        )
     return {"vocabulary": vocabulary, **options}
 
 
@@ -71,7 +80,7 @@ def read_object(path: Path) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: expected JSON, {error}; download or write the file again") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path}: expected a JSON object, got {type(found).__name__}")
@@ -87,23 +96,53 @@ def options_of_config(keys: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if keys.get("do_basic_tokenize") is False or keys.get("never_split"):
         raise ValueError(f"{path}: do_basic_tokenize off or never_split are not supported; expected BERT's own rules")
     named = {"do_lower_case": "lower_case", "strip_accents": "strip_accents", "tokenize_chinese_chars": "split_chinese"}
-    return {ours: keys[theirs] for theirs, ours in named.items() if keys.get(theirs) is not None}
+    return switches(keys, named, path)
+
+
+def switches(keys: Mapping[str, Any], named: Mapping[str, str], path: Path) -> dict[str, bool]:
+    """The options that are set, under our names; a "false" in quotes would count as true."""
+    found = {ours: keys[theirs] for theirs, ours in named.items() if keys.get(theirs) is not None}
+    for theirs, ours in named.items():
+        if not isinstance(found.get(ours, True), bool):
+            raise ValueError(f"{path}: {theirs} is {keys[theirs]!r}, expected true, false or null; correct it")
+    return found
+
+
+def added_tokens(fast: Mapping[str, Any], keys: Mapping[str, Any], added: Mapping[str, Any]) -> list[str]:
+    """Tokens beyond BERT's special ones that transformers looks for in texts, from all files it may keep them in."""
+    found: list[Any] = [*added, *listed(fast.get("added_tokens")), *listed(keys.get("added_tokens_decoder"))]
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        found += listed(keys.get(key))
+    names = [token.get("content") if isinstance(token, Mapping) else token for token in found]
+    return sorted({name for name in names if isinstance(name, str)} - set(SPECIAL_TOKENS))
+
+
+def listed(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else []
 
 
 def options_of_fast(fast: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if not fast:
         return {}
-    model, normalizer = fast.get("model") or {}, fast.get("normalizer") or {}
+    model, normalizer = (fast.get(key) or {} for key in ("model", "normalizer"))
+    if not isinstance(model, dict) or not isinstance(normalizer, dict):
+        raise ValueError(f"{path}: expected its model and its normalizer to be JSON objects; download the file again")
     found = (model.get("type", "WordPiece"), normalizer.get("type"), model.get("continuing_subword_prefix", "##"))
     if found != ("WordPiece", "BertNormalizer", "##"):
         raise ValueError(f"{path}: the tokenizer is made of {found}, expected WordPiece, BertNormalizer and '##'")
     named = {"lowercase": "lower_case", "strip_accents": "strip_accents", "handle_chinese_chars": "split_chinese"}
-    return {ours: normalizer[theirs] for theirs, ours in named.items() if normalizer.get(theirs) is not None}
+    return switches(normalizer, named, path)
 
 
 def vocabulary_of_fast(fast: Mapping[str, Any], path: Path) -> Vocabulary:
-    ids = {str(token): index for token, index in fast["model"].get("vocab", {}).items()}
-    ids |= {entry["content"]: entry["id"] for entry in fast.get("added_tokens") or ()}
+    try:
+        ids = {str(token): int(index) for token, index in fast["model"]["vocab"].items()}
+        ids |= {str(entry["content"]): int(entry["id"]) for entry in fast.get("added_tokens") or ()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: expected a model.vocab of tokens to ids, and added_tokens with content and id ({error!r}); "
+            "download the file again"
+        ) from None
     tokens = sorted(ids, key=ids.__getitem__)
     if [ids[token] for token in tokens] != list(range(len(tokens))):
         raise ValueError(f"{path}: the ids of its {len(tokens)} tokens are not 0 to {len(tokens) - 1}, each once")
