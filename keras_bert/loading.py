@@ -72,6 +72,8 @@ def load(
     foreign = architecture not in transformers.SEQUENCE and head in ("classifier", "regressor")
     if fresh_head or foreign:
         source.weights = {name: value for name, value in source.weights.items() if part_of(name) != "classifier"}
+    if head == "pretrainer":
+        transformers.check_tied(source.weights, source.where)
     names = head_labels(source, head, labels, num_labels)
     check_size(source.config, source.weights, source.where)
     model = build(source, head, len(names or ()), dtype, attention_scores)

@@ -53,6 +53,7 @@ def read(directory: str | os.PathLike[str]) -> Source:
         )
     keys = read_object(folder / CONFIG)
     refuse_other_results(keys, folder / CONFIG)
+    check_head_keys(keys, folder / CONFIG)
     config = Config.from_dict(keys, where=str(folder / CONFIG))
     info = read_info(folder)
     tokenizer = read_tokenizer(folder, config, info.get("text") or {})
@@ -66,6 +67,9 @@ def read_info(folder: Path) -> dict[str, Any]:
         ValueError: it is damaged, or of a later format.
     """
     info = read_object(folder / INFO)
+    labels = info.get("labels")
+    if isinstance(labels, list) and not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"{folder / INFO}: labels is {labels!r}, expected texts; write it again")
     for key, kind in INFO_KINDS.items():
         if not isinstance(info.get(key), kind | None):
             raise ValueError(f"{folder / INFO}: {key} is {info[key]!r}, expected {kind.__name__}; write it again")
@@ -83,6 +87,20 @@ def refuse_other_results(keys: Mapping[str, Any], path: Path) -> None:
     for key in ("pruned_heads", "quantization_config"):
         if keys.get(key):
             raise ValueError(f"{path}: {key} is {keys[key]!r}, expected none: not supported; use the full model")
+
+
+def check_head_keys(keys: Mapping[str, Any], path: Path) -> None:
+    """The keys that tell of the head, in the forms that transformers writes.
+
+    Raises:
+        ValueError: one has another form.
+    """
+    names, dropout = keys.get("architectures"), keys.get("classifier_dropout")
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ValueError(f"{path}: architectures is {names!r}, expected a list of names; correct it")
+    number = isinstance(dropout, int | float) and not isinstance(dropout, bool)
+    if dropout is not None and not (number and 0 <= dropout < 1):
+        raise ValueError(f"{path}: classifier_dropout is {dropout!r}, expected a number from 0 up to, not including, 1")
 
 
 def read_weights(folder: Path) -> dict[str, np.ndarray]:
@@ -109,10 +127,10 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
 
 
 def canonical(tensors: Weights, where: str) -> dict[str, np.ndarray]:
-    """The same weights under today's names, all with the `bert.` prefix; copies that are tied are checked and left out.
+    """The same weights under today's names, all with the `bert.` prefix; copies of tied weights are left out.
 
     Raises:
-        ValueError: two old names mean one weight, or weights that BERT ties differ.
+        ValueError: two old names mean one weight.
     """
     found: dict[str, np.ndarray] = {}
     for old, value in tensors.items():
@@ -127,15 +145,21 @@ def canonical(tensors: Weights, where: str) -> dict[str, np.ndarray]:
     for copy, original in TIED.items():
         if copy not in found:
             continue
-        value = found.pop(copy)
         if original not in found and original.startswith("cls."):
-            found[original] = value
-        elif original in found and not np.array_equal(value, found[original]):
+            found[original] = found.pop(copy)
+        elif original in found and np.array_equal(found[copy], found[original]):
+            del found[copy]
+    return found
+
+
+def check_tied(weights: Weights, where: str) -> None:
+    """Raises ValueError where a pre-trainer's head has an output of its own; its body loads all the same."""
+    for copy, original in TIED.items():
+        if copy in weights and original in weights:
             raise ValueError(
                 f"{where}: {copy} differs from {original}, expected equal values: BERT ties the two, and there is no "
-                f"untied head here; load the body alone with head='encoder' after removing {copy}"
+                f"untied head here; give head='encoder' for the body"
             )
-    return found
 
 
 TIED = {
@@ -183,7 +207,7 @@ def labels_of(source: Source, count: int) -> tuple[str, ...]:
     """A classifier's labels in the order of its units: id2label, as transformers has it, else LABEL_0, LABEL_1, …
 
     Raises:
-        ValueError: there are not as many as units.
+        ValueError: there are not as many as units, or two are the same.
     """
     by_id = source.keys.get("id2label")
     if not by_id:
@@ -195,6 +219,10 @@ def labels_of(source: Source, count: int) -> tuple[str, ...]:
     if sorted(labels) != list(range(count)):
         raise ValueError(
             f"{source.where}: id2label numbers {sorted(labels)}, but the classifier has {count} units; correct {CONFIG}"
+        )
+    if len(set(labels.values())) < count:
+        raise ValueError(
+            f"{source.where}: id2label is {by_id!r}, expected a name of its own for each unit; correct {CONFIG}"
         )
     return tuple(labels[index] for index in range(count))
 

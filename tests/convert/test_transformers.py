@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 import keras_bert as kb
 import reference
 from keras_bert.checkpoint import collect
-from keras_bert.convert.transformers import SAFE, canonical
+from keras_bert.convert.transformers import SAFE, canonical, check_tied
 from keras_bert.safetensors_file import INDEX
 
 CLASSES = {
@@ -195,9 +195,21 @@ def test_two_names_of_one_weight_and_untied_copies_are_refused():
     with pytest.raises(ValueError, match=r"two of its names mean bert\.pooler\.dense\.bias"):
         canonical({"pooler.dense.bias": one, "bert.pooler.dense.bias": one}, "here")
     words = "bert.embeddings.word_embeddings.weight"
+    untied = canonical({words: one, "cls.predictions.decoder.weight": one + 1}, "here")
     with pytest.raises(ValueError, match="decoder.weight differs from bert.embeddings"):
-        canonical({words: one, "cls.predictions.decoder.weight": one + 1}, "here")
+        check_tied(untied, "here")
     assert set(canonical({words: one, "cls.predictions.decoder.bias": one}, "here")) == {words, "cls.predictions.bias"}
+
+
+def test_the_body_under_an_untied_masked_lm_loads_by_choice(tmp_path):
+    bert = small.saved(tmp_path / "model", "pretrainer")
+    words = "bert.embeddings.word_embeddings.weight"
+    rewrite(tmp_path / "model", lambda w: w | {"cls.predictions.decoder.weight": w[words] + 1})
+    with pytest.raises(ValueError, match=r"decoder\.weight differs from .*; give head='encoder'"):
+        kb.load(tmp_path / "model")
+    for head, labels in (("encoder", None), ("classifier", ["a", "b"])):
+        found = collect(kb.load(tmp_path / "model", head=head, labels=labels).encoder)
+        np.testing.assert_array_equal(found[words], collect(bert.model)[words])
 
 
 HEAD_CASES = [
@@ -287,6 +299,21 @@ WRONG = {
         lambda f: reconfigure(f, id2label={"0": "a", "2": "b", "3": "c"}),
         r"id2label numbers \[0, 2, 3\]",
     ),
+    "labels that are one": (
+        lambda f: reconfigure(f, id2label={"0": "a", "1": "a", "2": "c"}),
+        "expected a name of its own for each unit",
+    ),
+    "labels of keras_bert.json that are no texts": (
+        lambda f: (f / "keras_bert.json").write_text('{"labels": [1, 2, 3]}'),
+        r"labels is \[1, 2, 3\], expected texts",
+    ),
+    "architectures that are a name": (
+        lambda f: reconfigure(f, architectures="BertModel"),
+        "architectures is 'BertModel', expected a list",
+    ),
+    "a dropout that is a text": (lambda f: reconfigure(f, classifier_dropout="0.1"), "classifier_dropout is '0.1'"),
+    "a dropout of all": (lambda f: reconfigure(f, classifier_dropout=1), "classifier_dropout is 1, expected"),
+    "a config as deep as a well": (lambda f: (f / "config.json").write_text("[" * 10**5), "expected JSON"),
     "labels that are a list": (lambda f: reconfigure(f, id2label=["a"]), "expected numbers to labels"),
     "a weight is NaN": (
         lambda f: rewrite(f, lambda w: w.update({"classifier.bias": np.full(3, np.nan, "f")})),
