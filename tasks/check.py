@@ -13,6 +13,7 @@ from keras_bert.tasks.batches import Encoded, encode_all
 from keras_bert.tasks.data import Data, DataOptions, ModelOptions, label_names, label_numbers, read_data, scores_of
 from keras_bert.tasks.progress import finish, say
 from keras_bert.tasks.readers import Rows
+from keras_bert.tasks.readers.layout import shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +163,8 @@ def check_labels(name: str, rows: Rows, labels: Sequence[str] | None) -> Iterato
     if len(labels) < 2 or (name == "train" and len(counts) == 1):
         yield Finding("error", f"{rows.source}: every row has the label {rows.labels[0]!r}; there is nothing to learn")
         return
-    told = ", ".join(f"{label} {counts[label]:,}" for label in labels[:12]) + (", …" if len(labels) > 12 else "")
+    told = ", ".join(f"{shown([label])} {counts[label]:,}" for label in labels[:12])
+    told += ", …" if len(labels) > 12 else ""
     yield Finding("note", f"{name}: {len(rows):,} rows, {len(labels)} labels ({told})")
     if name == "train":
         missing = [label for label in labels if not counts[label]]
@@ -176,6 +178,22 @@ def check_labels(name: str, rows: Rows, labels: Sequence[str] | None) -> Iterato
                 f"{rows.source}: {len(labels)} different labels in {len(rows)} rows; is --label_column right? "
                 f"(for numbers use `keras-bert regress`)",
             )
+        yield from check_spelling(rows, counts)
+
+
+def check_spelling(rows: Rows, counts: Counter[str]) -> Iterator[Finding]:
+    """Labels that nobody meant: empty, told apart by spaces or capitals alone, or on one row where others have many."""
+    assert rows.labels is not None
+    seen: dict[str, str] = {}
+    for label in counts:
+        where = rows.where(rows.labels.index(label))
+        other = seen.setdefault(label.strip().casefold(), label)
+        if not label.strip():
+            yield Finding("warning", f"{where}: the label is empty, and learned as a label of its own")
+        elif other != label:
+            yield Finding("warning", f"{where}: the labels {other!r} and {label!r} differ in spaces or capitals alone")
+        elif counts[label] == 1 and len(rows) >= 4 * len(counts):
+            yield Finding("warning", f"{where}: no other row has the label {label!r}; is it misspelt, or a header's?")
 
 
 def check_texts(name: str, rows: Rows, encoded: Encoded, max_length: int) -> Iterator[Finding]:
