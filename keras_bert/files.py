@@ -32,6 +32,8 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "w") -> Iterator[IO[A
         OSError: the disk is full, the place may not be written, …; what was at `path` is still there.
     """
     target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent} is no directory to write {target.name} in: make it first")
     draft = target.parent / draft_name(target)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:

@@ -95,7 +95,8 @@ def head_labels(
     if head != "classifier":
         if head == "regressor" and own > 1:
             raise ValueError(
-                f"{source.where}: its head has {own} labels, expected one number; give fresh_head=True for a new head"
+                f"{source.where}: its head has {own} labels, expected one number; "
+                f"give fresh_head=True (--fresh_head) for a new head"
             )
         if labels is not None or num_labels not in (None, 1):
             raise ValueError(f"labels and num_labels are for a classifier: the head is {head}; give head='classifier'")
@@ -108,12 +109,19 @@ def head_labels(
         if not count:
             raise ValueError(f"{source.where} has no classifier: give labels or num_labels for a fresh one")
         return given or tuple(f"LABEL_{index}" for index in range(count))
+    if source.keys.get("problem_type") == "multi_label_classification":
+        raise ValueError(
+            f"{source.where}: its classifier was trained for several labels a text (problem_type "
+            f"multi_label_classification), expected one label a text, whose probabilities sum to 1; give "
+            f"fresh_head=True (--fresh_head) for a new one on its body"
+        )
     saved = transformers.labels_of(source, own)
     named = saved != tuple(f"LABEL_{index}" for index in range(own))  # transformers' names for units without one
     if (count and count != own) or (given and named and given != saved):
         raise ValueError(
             f"{source.where}: its classifier has the {own} labels {some(saved, 5)}, "
-            f"expected {some(given, 5) if given else count}; give fresh_head=True for a new classifier on its body"
+            f"expected {some(given, 5) if given else count}; "
+            f"give fresh_head=True (--fresh_head) for a new one on its body"
         )
     return given or saved
 

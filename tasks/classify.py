@@ -79,6 +79,8 @@ def row_weights(targets: np.ndarray, labels: Sequence[str], given: Sequence[str]
                 known = ", ".join(labels)
                 raise ValueError(f"--class_weights: expected balanced, or label=weight (labels {known}): got {part!r}")
             weights[list(labels).index(label)] = weight_of(part, number)
+    if not weights[targets].any():
+        raise ValueError("--class_weights: no training row has a weight above 0, so that nothing would be learnt")
     return weights[targets].astype(np.float32)
 
 

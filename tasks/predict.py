@@ -162,8 +162,8 @@ def item_of(line: bytes, format: str, where: str) -> Item | None:
 
 def is_object(line: bytes) -> bool:
     try:
-        return "text" in json.loads(line)
-    except (ValueError, TypeError, RecursionError):
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
         return False
 
 

@@ -345,6 +345,12 @@ def test_text_is_utf8_with_plain_line_ends_and_bytes_are_bytes(tmp_path):
     assert (tmp_path / "bytes").read_bytes() == b"\r\n\x00"
 
 
+def test_a_missing_folder_is_named_and_not_the_draft_in_it(tmp_path):
+    told = r"none is no directory to write out in: make it first"
+    with pytest.raises(FileNotFoundError, match=told), atomic_write(tmp_path / "none" / "out"):
+        pass
+
+
 def test_two_writers_at_once_leave_one_whole(tmp_path):
     target = tmp_path / "model"
 

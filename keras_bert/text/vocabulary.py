@@ -48,12 +48,20 @@ class Vocabulary:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+        if text.startswith("\ufeff"):
+            raise ValueError(
+                f"{path} line 1: begins with a byte-order mark, which no token has; save it as plain UTF-8"
+            )
         lines = text.split("\n")
         last_line_ends = lines[-1] == ""
         ended = lines[:-1]
         line_end = "\r\n" if ended and all(line.endswith("\r") for line in ended) else "\n"
         if line_end == "\r\n":
             lines = [line[:-1] for line in ended] + lines[-1:]
+        elif mixed := [line for line, token in enumerate(ended, start=1) if token[1:].endswith("\r")]:
+            raise ValueError(
+                f"{path} line {mixed[0]}: ends with CR LF and other lines with LF; give all lines one kind of end"
+            )
         if last_line_ends:
             del lines[-1]
         self = cls.__new__(cls)

@@ -249,6 +249,9 @@ def test_a_head_that_would_answer_otherwise_is_refused_but_its_body_loads(tmp_pa
     with pytest.raises(ValueError, match=f"the head is .*{told}.*head='encoder'"):
         kb.load(tmp_path / "model")
     assert kb.load(tmp_path / "model", head="encoder").fresh == ()
+    if keys.get("problem_type") == "multi_label_classification":
+        with pytest.raises(ValueError, match="trained for several labels a text.*--fresh_head"):
+            kb.load(tmp_path / "model", head="classifier")
     if "architectures" in keys:
         fresh = kb.load(tmp_path / "model", head="classifier", labels=["a", "b"])
         assert fresh.fresh == ("classifier.weight", "classifier.bias")

@@ -158,7 +158,7 @@ def test_class_weights():
 
     np.testing.assert_allclose(row_weights(targets, "ab", ["balanced"]), compute_sample_weight("balanced", targets))
     assert row_weights(targets, "ab", ["b=2.5"]).tolist() == [1, 1, 1, 2.5]
-    for wrong in (["c=1"], ["b=x"], ["b=-1"], ["balanced", "b=1"]):
+    for wrong in (["c=1"], ["b=x"], ["b=-1"], ["balanced", "b=1"], ["a=0", "b=0"]):
         with pytest.raises(ValueError, match="--class_weights"):
             row_weights(targets, "ab", wrong)
 

@@ -87,6 +87,7 @@ def test_an_output_file_is_written_whole_and_not_replaced_unasked(classifier, an
         ("single", '{"text": "a"}\n{"text": "a", "text_pair": "b"}\n', "stdin line 2: the model was trained on single"),
         ("pair", '{"text": "a"}\n', 'stdin line 1: the model was trained on pairs.*"text_pair"'),
         ("pair", "a\tb\nc\n", "stdin line 2: the model was trained on pairs.*a tab between the two"),
+        ("single", '{"txt": "a"}\n', "stdin line 1: expected an object"),
         ("single", '{"text": "a"}\n[1]\n', "stdin line 2: expected an object"),
         ("single", '{"text": "a"}\n{"text": 1}\n', "stdin line 2: expected an object"),
         ("pair", '{"text": "a", "text_pair": 3}\n', "text_pair must be a string, got 3"),

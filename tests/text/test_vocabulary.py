@@ -75,6 +75,12 @@ def test_what_is_no_vocabulary_is_told(tmp_path: Path):
     path.write_bytes(b"[PAD]\n\xff\n")
     with pytest.raises(ValueError, match="line 2: not UTF-8"):
         Vocabulary.from_file(path)
+    path.write_bytes(b"\xef\xbb\xbf[PAD]\n")
+    with pytest.raises(ValueError, match="line 1: begins with a byte-order mark"):
+        Vocabulary.from_file(path)
+    path.write_bytes(b"[PAD]\n[UNK]\r\n")
+    with pytest.raises(ValueError, match="line 2: ends with CR LF and other lines with LF"):
+        Vocabulary.from_file(path)
     path.write_bytes(b"")
     with pytest.raises(ValueError, match=r"has no \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\] among its 0 tokens"):
         Vocabulary.from_file(path)
