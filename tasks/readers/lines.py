@@ -7,7 +7,7 @@ import contextlib
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal, cast
 
 Invalid = Literal["error", "replace"]
@@ -43,7 +43,7 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
         raise ValueError(f"{path}: a damaged gzip file ({error}); fetch it again") from None
 
 
-def parse_json(line: str | bytes, where: str, **hooks: Callable[[str], Any]) -> Any:
+def parse_json(line: str | bytes, where: str, **hooks: Any) -> Any:
     """A line's JSON value, all of whose strings are Unicode text.
 
     Raises:

@@ -50,7 +50,12 @@ FINE = ["good film", "bad film", "the good book", "the bad book"]
         (rows(["good\0", "b", "c", "d"]), None, None, "warning: train.tsv line 2: the text holds U+FFFD or NUL"),
         (rows(["good " * 60, *FINE[:3]]), None, None, "warning: train: longest row 62 tokens; 25.0% of the rows"),
         (rows(["zebra quagga", *FINE[:3]]), None, None, "warning: train: *% of the tokens are [UNK]"),
-        (rows(FINE), rows([*FINE[:1], "new", "newer", "x"], source="e"), None, "warning: 1 of 4 evaluation rows (25.0%) are train"),
+        (
+            rows(FINE),
+            rows([*FINE[:1], "new", "newer", "x"], source="e"),
+            None,
+            "warning: 1 of 4 evaluation rows (25.0%) are train",
+        ),
         (rows(["good", "good", "x", "y"]), None, None, "warning: train.tsv line 3: the same text has another label"),
         (rows(FINE, ["1", "x", "2", "3"]), None, (), "error: train.tsv line 3: expected a number as label, got 'x'"),
         (rows(FINE, ["1", "nan", "2", "3"]), None, (), "error: train.tsv line 3: expected a number as label"),

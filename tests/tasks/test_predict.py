@@ -119,7 +119,8 @@ def test_utf16_is_not_taken_for_texts(classifier, answers):
 
 
 @pytest.mark.parametrize(
-    "data", [gzip.compress(b"good\nbad\n" * 99, mtime=0)[:20], gzip.compress(b"good", mtime=0)[:12] + b"x" * 99, b"good"]
+    "data",
+    [gzip.compress(b"good\nbad\n" * 99, mtime=0)[:20], gzip.compress(b"good", mtime=0)[:12] + b"x" * 99, b"good"],
 )
 def test_a_damaged_gzip_file_is_named(classifier, answers, tmp_path, data):
     (tmp_path / "in.txt.gz").write_bytes(data)
