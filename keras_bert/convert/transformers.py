@@ -258,7 +258,10 @@ def write_weights(weights: Weights, head: str | None, path: Path) -> None:
     from safetensors.numpy import save_file
 
     named = {name.removeprefix("bert.") if head is None else name: value for name, value in weights.items()}
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file(named, path, metadata={"format": "pt"})
+        path.chmod(mode)  # as the system gives every new file; safetensors lets nobody else read its own
     except SafetensorError as error:
         raise OSError(f"{path}: could not be written ({error})") from None

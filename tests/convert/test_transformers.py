@@ -233,6 +233,11 @@ def test_the_head_is_found_by_architecture_and_names(tmp_path, head, keys, expec
         assert bert.labels == (small.LABELS if "id2label" not in keys else ("LABEL_0", "LABEL_1", "LABEL_2"))
 
 
+def test_who_may_read_one_file_of_a_checkpoint_may_read_them_all(tmp_path):
+    small.saved(tmp_path / "model", "classifier")
+    assert len({path.stat().st_mode for path in (tmp_path / "model").iterdir()}) == 1
+
+
 OTHER_HEADS = [
     ({"architectures": ["BertForTokenClassification"]}, "BertForTokenClassification"),
     ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice"),
