@@ -180,7 +180,7 @@ def test_two_processes_do_not_share_an_output(tmp_path):
 def test_a_state_of_another_model_is_refused(tmp_path):
     save_state(tmp_path / "x", [keras.Variable([1.0], name="a")], {"step": 1})
     assert load_state(tmp_path / "x", [keras.Variable([2.0], name="a")]) == {"step": 1}
-    with pytest.raises(ValueError, match="of another model or version"):
+    with pytest.raises(ValueError, match="of another version of this library"):
         load_state(tmp_path / "x", [keras.Variable([2.0], name="b")])
 
 
