@@ -79,12 +79,14 @@ def main(argv: list[str]) -> int:
 def predict(bert: Any, options: PredictOptions, out: IO[str]) -> int:
     """Writes the answers batch by batch; returns how many."""
     count = 0
+    paired = bool(bert.info.get("paired"))
     for source in sources(options.input):
-        for items in read(source, options, bool(bert.info.get("paired"))):
-            paired = items[0].pair is not None
+        refuse_table(source, options.format, paired)
+        for items in read(source, options, paired):
+            has_pairs = items[0].pair is not None
             answers = bert.predict(
                 [item.text for item in items],
-                [item.pair for item in items] if paired else None,
+                [item.pair for item in items] if has_pairs else None,
                 batch_size=options.batch_size,
             )
             for item, answer in zip(items, answers, strict=True):
@@ -92,6 +94,16 @@ def predict(bert: Any, options: PredictOptions, out: IO[str]) -> int:
             out.flush()
             count += len(items)
     return count
+
+
+def refuse_table(source: str, format: str, paired: bool) -> None:
+    """A table's header and labels would be answered as texts, and nobody would see it."""
+    kind = source.removesuffix(".gz").rpartition(".")[2]
+    if format == "auto" and (kind == "csv" or (kind == "tsv" and not paired)):
+        raise ValueError(
+            f"--input {source} is a table by its name, expected a text a line or JSON lines: write its text column "
+            f"alone to a file, or give --format lines to have each line answered whole"
+        )
 
 
 def sources(name: str) -> list[str]:

@@ -113,6 +113,14 @@ def test_a_missing_input_is_named(classifier, answers):
         answers(classifier, "", "--input", "nowhere")
 
 
+@pytest.mark.parametrize("name", ["rows.tsv", "rows.csv"])
+def test_a_table_is_not_taken_for_texts_unasked(classifier, answers, tmp_path, name):
+    (tmp_path / name).write_text("text\tlabel\na\tx\n")
+    with pytest.raises(ValueError, match="is a table by its name.*--format lines"):
+        answers(classifier, "", "--input", str(tmp_path / name))
+    assert len(answers(classifier, "", "--input", str(tmp_path / name), "--format", "lines")) == 2
+
+
 def test_utf16_is_not_taken_for_texts(classifier, answers):
     with pytest.raises(ValueError, match="stdin: expected UTF-8, got UTF-16"):
         answers(classifier, "good\nbad\n".encode("utf-16"))
