@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -174,7 +175,10 @@ def inputs(ids: np.ndarray) -> dict[str, np.ndarray]:
 
 def ragged_dataset(batch: dict[str, np.ndarray]) -> tf.data.Dataset:
     spec = {name: tf.TensorSpec((None, None), tf.int32) for name in batch}
-    rows = lambda: iter([(batch, np.array([1], np.int64))])  # noqa: E731
+
+    def rows() -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+        yield batch, np.array([1], np.int64)
+
     return tf.data.Dataset.from_generator(rows, output_signature=(spec, tf.TensorSpec((None,), tf.int64)))
 
 
