@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from keras_bert.checkpoint import Source, Weights, some
 from keras_bert.config import Config
-from keras_bert.convert.table import Row, expand, from_canonical, to_canonical
+from keras_bert.convert.table import Row, dense, expand, from_canonical, norm, to_canonical
 from keras_bert.convert.tokenizer_files import read_tokenizer
 from keras_bert.convert.transformers import read_info
 from keras_bert.text.directory import read_object
@@ -40,14 +40,6 @@ GOOGLE_KEYS = [
     "vocab_size",
 ]
 log = logging.getLogger("keras_bert")
-
-
-def dense(canonical: str, theirs: str) -> list[Row]:
-    return [Row(f"{canonical}.weight", f"{theirs}/kernel", True), Row(f"{canonical}.bias", f"{theirs}/bias")]
-
-
-def norm(canonical: str, theirs: str) -> list[Row]:
-    return [Row(f"{canonical}.weight", f"{theirs}/gamma"), Row(f"{canonical}.bias", f"{theirs}/beta")]
 
 
 def output(canonical: str, theirs: str) -> list[Row]:

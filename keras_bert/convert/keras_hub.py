@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_bert.checkpoint import Source, Weights
 from keras_bert.config import Config
-from keras_bert.convert.table import Row, expand, from_canonical, to_canonical
+from keras_bert.convert.table import Row, dense, expand, from_canonical, norm, to_canonical
 from keras_bert.convert.tokenizer_files import check_vocabulary
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.vocabulary import Vocabulary
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("keras_bert")
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
-
-
-def dense(canonical: str, theirs: str) -> list[Row]:
-    return [Row(f"{canonical}.weight", f"{theirs}/kernel", True), Row(f"{canonical}.bias", f"{theirs}/bias")]
-
-
-def norm(canonical: str, theirs: str) -> list[Row]:
-    return [Row(f"{canonical}.weight", f"{theirs}/gamma"), Row(f"{canonical}.bias", f"{theirs}/beta")]
 
 
 BLOCK, THEIR_BLOCK = "bert.encoder.layer.{i}", "transformer_layer_{i}"

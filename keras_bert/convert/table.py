@@ -16,6 +16,16 @@ class Row(NamedTuple):
     transposed: bool = False
 
 
+def dense(canonical: str, theirs: str) -> list[Row]:
+    """A dense layer's rows, where they name it as Keras does."""
+    return [Row(f"{canonical}.weight", f"{theirs}/kernel", True), Row(f"{canonical}.bias", f"{theirs}/bias")]
+
+
+def norm(canonical: str, theirs: str) -> list[Row]:
+    """A LayerNorm's rows, likewise."""
+    return [Row(f"{canonical}.weight", f"{theirs}/gamma"), Row(f"{canonical}.bias", f"{theirs}/beta")]
+
+
 def expand(rows: Iterable[Row], num_layers: int) -> list[Row]:
     """The rows with each `{i}` written out for every block."""
     found = []
