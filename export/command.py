@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
+from keras_bert.inputs import find_files
 from keras_bert.options import option, parse, required
 
 FORMATS = {"saved_model": "keras_bert.export.saved_model:export"}
@@ -26,7 +28,9 @@ class ExportOptions:
     max_length: int | None = option(None, "tokens a text has at most; unset: as the model was trained")
     pairs: bool | None = option(None, "texts come in pairs; unset: as the model was trained")
     input: str | None = option(
-        None, "file of rows to compare the export with the Python model on: a text a line, its pair after a tab"
+        None,
+        "rows to compare the export with the Python model on, a text a line, its pair after a tab: file, folder or "
+        "glob; - is stdin",
     )
 
 
@@ -54,21 +58,21 @@ def exporter(format: str) -> Callable[..., dict[str, Any]]:
 
 
 def read_rows(path: str) -> list[tuple[str, ...]]:
-    """The rows of a UTF-8 file, one a line, texts separated by tabs; "-" is standard input.
+    """The rows of UTF-8 files, one a line, texts separated by tabs; "-" is standard input.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is not UTF-8.
     """
-    if path == "-":
-        lines = sys.stdin.read().split("\n")
-    else:
-        with open(path, encoding="utf-8", newline="") as file:
-            try:
-                lines = file.read().split("\n")
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#x}") from None
-    return [tuple(line.removesuffix("\r").split("\t")) for line in lines[: -1 if lines[-1] == "" else None]]
+    rows: list[tuple[str, ...]] = []
+    for name in find_files(path):
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        try:
+            lines = data.decode("utf-8").split("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name}: expected UTF-8 text, got byte {error.object[error.start]:#x}") from None
+        rows += [tuple(line.removesuffix("\r").split("\t")) for line in lines[: -1 if lines[-1] == "" else None]]
+    return rows
 
 
 def table(report: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Sequence
 
 import keras
-import numpy as np
 
 from keras_bert.bert import Bert
 from keras_bert.checkpoint import Source, assign, check_size, slots, some
@@ -91,7 +90,7 @@ def head_labels(
     source: Source, head: str, labels: Sequence[str] | None, num_labels: int | None
 ) -> tuple[str, ...] | None:
     """A classifier's labels, from the arguments and the checkpoint, which must agree; None for other heads."""
-    own = len(np.atleast_1d(source.weights["classifier.bias"])) if "classifier.bias" in source.weights else 0
+    own = transformers.num_units(source.weights)
     if head != "classifier":
         if head == "regressor" and own > 1:
             raise ValueError(

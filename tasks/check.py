@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 import keras_bert as kb
 from keras_bert.options import at_least_1, option, parse
 from keras_bert.tasks.batches import Encoded, encode_all
@@ -94,7 +96,7 @@ def check(
     findings = [Finding("note", size_in_words(bert, encoded, batch_size)), *check_vocabulary(bert.tokenizer)]
     for name, rows in data.parts.items():
         findings += check_labels(name, rows, labels)
-        findings += check_texts(name, rows, encoded[name], bert.max_length)
+        findings += check_texts(name, rows, encoded[name], bert)
     if data.train is not None:
         for rows in data.evals.values():
             findings += check_overlap(data.train, rows)
@@ -196,7 +198,7 @@ def check_spelling(rows: Rows, counts: Counter[str]) -> Iterator[Finding]:
             yield Finding("warning", f"{where}: no other row has the label {label!r}; is it misspelt, or a header's?")
 
 
-def check_texts(name: str, rows: Rows, encoded: Encoded, max_length: int) -> Iterator[Finding]:
+def check_texts(name: str, rows: Rows, encoded: Encoded, bert: Any) -> Iterator[Finding]:
     """Empty texts, texts cut short, words that the vocabulary does not know, characters that say the file is broken."""
     for what, texts in (("text", rows.texts), ("second text", rows.pairs or [])):
         empty = [index for index, text in enumerate(texts) if not text.strip()]
@@ -213,12 +215,27 @@ def check_texts(name: str, rows: Rows, encoded: Encoded, max_length: int) -> Ite
             )
     cut = cut_share(encoded)
     longest = int(encoded.full_lengths.max())
-    text = f"{name}: longest row {longest} tokens; {cut:.1%} of the rows are cut to --max_length {max_length}"
+    text = f"{name}: longest row {longest} tokens; {cut:.1%} of the rows are cut to --max_length {bert.max_length}"
     yield Finding("warning" if cut > 0.1 else "note", text)
     unknown = unk_share(encoded)
     if unknown > 0.01:
-        text = f"{name}: {unknown:.1%} of the tokens are [UNK]; does the vocabulary fit the language and the case?"
+        words = ", ".join(map(repr, unknown_words(rows, encoded, bert.tokenizer)))
+        text = f"{name}: {unknown:.1%} of the tokens are [UNK] ({words}); does the vocabulary fit language and case?"
         yield Finding("warning", text)
+
+
+def unknown_words(rows: Rows, encoded: Encoded, tokenizer: Any, limit: int = 5) -> list[str]:
+    """Some words that become [UNK], the most frequent of the first rows that have any first."""
+    some = np.flatnonzero(encoded.unknown)[:100].tolist()
+    found: Counter[str] = Counter()
+    for texts in (rows.texts, rows.pairs):
+        if texts is not None:
+            pieces = tokenizer.with_offsets([texts[row] for row in some])
+            unknown = pieces.ids.values.numpy() == tokenizer.vocabulary.unk_id
+            row = pieces.ids.value_rowids().numpy()[unknown]
+            spans = zip(row, pieces.starts.values.numpy()[unknown], pieces.ends.values.numpy()[unknown])
+            found.update(shown([texts[some[row]][start:end]]) for row, start, end in spans)
+    return [word for word, _ in found.most_common(limit)]
 
 
 def check_overlap(train: Rows, rows: Rows) -> Iterator[Finding]:

@@ -43,7 +43,10 @@ class DataOptions(Group):
         None, "a task of GLUE: its columns, labels and metrics are known"
     )
     data: str | None = option(None, "with --task: the folder that holds its train and dev files")
-    train: str | None = option(None, "rows to train on: .tsv .csv .jsonl (or .gz of these), or tfds://name:split")
+    train: str | None = option(
+        None,
+        "rows to train on: .tsv .csv .jsonl (or .gz of these), a folder or a glob of such files, or tfds://name:split",
+    )
     eval: str | None = option(None, "rows to evaluate on, after every epoch")
     text_column: str | None = option(
         None, "the text's column: a header name, or a number counted from 0 where there is no header (default: text)"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from typing import IO, Any, BinaryIO, Literal
 
 import keras_bert as kb
 from keras_bert.files import atomic_write, refuse_existing
+from keras_bert.inputs import find_files
 from keras_bert.options import Group, at_least_1, option, parse, required
 from keras_bert.tasks.progress import finish, say
 from keras_bert.tasks.readers.lines import open_binary, parse_json, refuse_utf16
@@ -80,7 +79,7 @@ def predict(bert: Any, options: PredictOptions, out: IO[str]) -> int:
     """Writes the answers batch by batch; returns how many."""
     count = 0
     paired = bool(bert.info.get("paired"))
-    for source in sources(options.input):
+    for source in find_files(options.input):
         refuse_table(source, options.format, paired)
         for items in read(source, options, paired):
             has_pairs = items[0].pair is not None
@@ -104,21 +103,6 @@ def refuse_table(source: str, format: str, paired: bool) -> None:
             f"--input {source} is a table by its name, expected a text a line or JSON lines: write its text column "
             f"alone to a file, or give --format lines to have each line answered whole"
         )
-
-
-def sources(name: str) -> list[str]:
-    """The files that --input names, sorted.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
-    if name == "-" or os.path.isfile(name):
-        return [name]
-    found = sorted(path for path in glob.glob(os.path.join(name, "*") if os.path.isdir(name) else name))
-    files = [path for path in found if os.path.isfile(path)]
-    if not files:
-        raise FileNotFoundError(f"--input {name}: no such file")
-    return files
 
 
 def read(source: str, options: PredictOptions, paired: bool) -> Iterator[list[Item]]:

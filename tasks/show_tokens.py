@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import sys
@@ -9,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from keras_bert.inputs import find_files
 from keras_bert.options import option, parse, required
+from keras_bert.tasks.readers.lines import open_binary
 from keras_bert.text import PythonTokenizer, Tokenizer
 from keras_bert.text.base import BaseTokenizer
 
@@ -23,16 +26,14 @@ class Options:
     vocab: str = required("vocab.txt of the model")
     lower_case: bool = option(True, "the vocabulary is an uncased one")
     special_tokens_in_text: bool = option(False, "a typed [MASK] is the token, not text")
-    input: str = option("-", "file of lines, UTF-8; - is stdin")
+    input: str = option("-", "UTF-8 lines: file (.gz too), folder or glob; - is stdin")
 
 
 def main(argv: list[str]) -> int:
     options = parse(Options, argv, "tokenize")
     tokenizer = build(options)
-    if options.input == "-":
-        show(sys.stdin.buffer, tokenizer)
-    else:
-        with open(options.input, "rb") as lines:
+    for name in find_files(options.input):
+        with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else open_binary(name) as lines:
             show(lines, tokenizer)
     return 0
 

@@ -56,6 +56,12 @@ def read(directory: str | os.PathLike[str]) -> Source:
     check_head_keys(keys, folder / CONFIG)
     config = Config.from_dict(keys, where=str(folder / CONFIG))
     info = read_info(folder)
+    limit = config.max_position_embeddings
+    if info.get("max_length") is not None and not 2 <= info["max_length"] <= limit:
+        raise ValueError(
+            f"{folder / INFO}: max_length is {info['max_length']}, expected from 2 to {limit} "
+            f"(max_position_embeddings); correct it"
+        )
     tokenizer = read_tokenizer(folder, config, info.get("text") or {})
     return Source(str(folder), config, read_weights(folder), tokenizer, keys, info)
 
@@ -185,7 +191,7 @@ def detect_head(source: Source) -> str | None:
         return "pretrainer"
     if heads == {"classifier"} and architecture in SEQUENCE:
         problem = source.keys.get("problem_type")
-        units = len(np.atleast_1d(source.weights.get("classifier.bias", ())))
+        units = num_units(source.weights)
         wrong = problem == "multi_label_classification" or (problem == "regression" and units > 1)
         if not wrong:
             return "regressor" if units == 1 else "classifier"
@@ -201,6 +207,12 @@ def detect_head(source: Source) -> str | None:
         f"{source.where}: the head is {architecture or 'unknown'} ({', '.join(sorted(heads))}), expected a classifier, "
         f"a regressor, a pre-trainer or none; give head='encoder' to load the body and leave the head out"
     )
+
+
+def num_units(weights: Weights) -> int:
+    """How many units a classifier or regressor has, by its weights; 0 where there is none."""
+    parts = (weights[name] for name in ("classifier.weight", "classifier.bias") if name in weights)
+    return next((len(np.atleast_1d(part)) for part in parts), 0)
 
 
 def labels_of(source: Source, count: int) -> tuple[str, ...]:

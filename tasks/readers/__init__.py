@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+from keras_bert.inputs import find_files
 from keras_bert.tasks.readers.comma import read_csv
 from keras_bert.tasks.readers.json_lines import read_jsonl
 from keras_bert.tasks.readers.layout import Layout, Row, Rows
@@ -30,10 +31,10 @@ ENDINGS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".jso
 def read_rows(
     source: str | os.PathLike[str], layouts: Sequence[Layout], *, format: str = "auto", invalid: Invalid = "error"
 ) -> Rows:
-    """All rows of a file or of a TFDS split.
+    """All rows of a file, of all files of a folder or a glob, or of a TFDS split.
 
     Args:
-        source: a path, or `tfds://name:split`.
+        source: a path, a glob, or `tfds://name:split`.
         layouts: where text, pair and label may stand; the first that the file's columns allow is taken.
         format: a key of FORMATS, or "auto": by the name's end.
         invalid: what to do with bytes that are not UTF-8: "error", or "replace" by U+FFFD.
@@ -43,7 +44,11 @@ def read_rows(
         FileNotFoundError: there is no such file.
     """
     name = os.fspath(source)
-    rows = list(FORMATS[format_of(name) if format == "auto" else format](name, layouts, invalid))
+    rows: list[Row] = []
+    files: list[tuple[int, str]] = []
+    for file in [name] if name.startswith(PREFIX) or os.path.isfile(name) else find_files(name):
+        files.append((len(rows), file))
+        rows += FORMATS[format_of(file) if format == "auto" else format](file, layouts, invalid)
     if not rows:
         raise ValueError(f"{name} holds no rows; expected at least one")
     return Rows(
@@ -52,6 +57,7 @@ def read_rows(
         pairs=None if rows[0].pair is None else [row.pair or "" for row in rows],
         labels=None if rows[0].label is None else [row.label or "" for row in rows],
         lines=[row.line for row in rows],
+        files=tuple(files),
     )
 
 

@@ -44,20 +44,25 @@ class Row:
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows of one file, column by column; `pairs` and `labels` are None when not asked for."""
+    """All rows of a source, column by column; `pairs` and `labels` are None when not asked for.
+
+    A source of several files (a folder, a glob) has `files`: the index of each one's first row, and its name.
+    """
 
     source: str
     texts: list[str]
     pairs: list[str] | None
     labels: list[str] | None
     lines: list[int]
+    files: tuple[tuple[int, str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def where(self, index: int) -> str:
         """The place of row `index`, for an error."""
-        return f"{self.source} line {self.lines[index]}"
+        file = next((name for first, name in reversed(self.files) if first <= index), self.source)
+        return f"{file} line {self.lines[index]}"
 
     def with_labels(self, labels: list[str]) -> Rows:
         return dataclasses.replace(self, labels=labels)

@@ -275,11 +275,16 @@ def test_a_masked_lm_without_pooler_loads_by_choice_and_says_what_is_fresh(tmp_p
     assert kb.load(tmp_path / "model", head="pretrainer").fresh == expected
 
 
-def test_part_of_a_head_is_never_made_up(tmp_path):
+@pytest.mark.parametrize("lost", ["classifier.weight", "classifier.bias"])
+@pytest.mark.parametrize("info", [True, False])
+def test_part_of_a_head_is_never_made_up(tmp_path, lost, info):
     small.saved(tmp_path / "model", "classifier")
-    rewrite(tmp_path / "model", lambda weights: weights.pop("classifier.bias") is None or weights)
-    with pytest.raises(ValueError, match=r"1 missing \(classifier\.bias\)"):
-        kb.load(tmp_path / "model", head="classifier", labels=small.LABELS)
+    if not info:
+        (tmp_path / "model" / "keras_bert.json").unlink()
+    rewrite(tmp_path / "model", lambda weights: weights.pop(lost) is None or weights)
+    for arguments in ({}, {"head": "classifier"}, {"head": "classifier", "labels": small.LABELS}):
+        with pytest.raises(ValueError, match=rf"1 missing \({lost}\)"):
+            kb.load(tmp_path / "model", **arguments)
 
 
 WRONG = {
@@ -352,6 +357,14 @@ WRONG = {
     ),
     "a later format": (lambda f: (f / "keras_bert.json").write_text('{"format": 2}'), "format 2, expected at most 1"),
     "a length in words": (lambda f: (f / "keras_bert.json").write_text('{"max_length": "9"}'), "max_length is '9'"),
+    "a length below 2": (
+        lambda f: (f / "keras_bert.json").write_text('{"max_length": -1}'),
+        "max_length is -1, expected",
+    ),
+    "a length beyond the positions": (
+        lambda f: (f / "keras_bert.json").write_text('{"max_length": 10}'),
+        "max_length is 10, expected from 2 to 9",
+    ),
     "an unknown head": (
         lambda f: (f / "keras_bert.json").write_text('{"head": "tagger"}'),
         "the head 'tagger', expected",

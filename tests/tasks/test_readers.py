@@ -95,6 +95,22 @@ def test_gzip_is_read_as_the_file_inside(file):
     assert columns(path, TEXT_LABEL) == (["a"], None, ["b"])
 
 
+def test_a_folder_or_a_glob_is_its_files_in_order_and_a_row_knows_its_own(file, tmp_path):
+    one, two = file("1.tsv", "text\tlabel\na\tx\n"), file("2.csv", "label,text\ny,b\n\ny,c\n")
+    file(".hidden.tsv", "no")
+    for source in (str(tmp_path), str(tmp_path / "[12].*"), str(tmp_path / "**" / "*.[tc]sv")):
+        rows = read_rows(source, [TEXT_LABEL])
+        assert (rows.texts, rows.labels) == (["a", "b", "c"], ["x", "y", "y"])
+        assert [rows.where(index) for index in range(3)] == [f"{one} line 2", f"{two} line 2", f"{two} line 4"]
+    odd = file("3[a].tsv", "text\tlabel\nd\tx\n")
+    assert read_rows(odd, [TEXT_LABEL]).texts == ["d"]
+    with pytest.raises(FileNotFoundError, match=r"4\*: no such file"):
+        read_rows(str(tmp_path / "4*"), [TEXT_LABEL])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="the folder holds no files"):
+        read_rows(str(tmp_path / "empty"), [TEXT_LABEL])
+
+
 def test_pairs(file):
     path = file("a.csv", "premise,hypothesis,gold\na,b,x\n,,y\n")
     layout = Layout("premise", "hypothesis", "gold")
