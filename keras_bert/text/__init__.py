@@ -1,6 +1,7 @@
-"""Text: vocabulary, exact tokenizer, packing, and the layer that joins them. No model code."""
+"""Text: vocabulary, exact tokenizer, packing, the layer that joins them, masking. No model code."""
 
 from keras_bert.text.base import Pieces
+from keras_bert.text.masking import Masked, mask_tokens
 from keras_bert.text.normalizer import UNICODE_VERSION
 from keras_bert.text.packing import pack
 from keras_bert.text.preprocessor import Preprocessor
@@ -11,10 +12,12 @@ from keras_bert.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 __all__ = [
     "SPECIAL_TOKENS",
     "UNICODE_VERSION",
+    "Masked",
     "Pieces",
     "Preprocessor",
     "PythonTokenizer",
     "Tokenizer",
     "Vocabulary",
+    "mask_tokens",
     "pack",
 ]

@@ -5,27 +5,27 @@ Besides these two of tf.text, core ops only, so that a stock TensorFlow Serving 
 
 from __future__ import annotations
 
-import functools
-import platform
-import sys
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.text.base import MAX_WORD_CHARS, BaseTokenizer, Pieces
-from keras_bert.text.normalizer import model_buffer, re2_class, replacements, sigma_pattern, unicode_tables
+from keras_bert.text.cleaning import (
+    HOLE,
+    TYPED,
+    Cleaner,
+    all_but,
+    all_match,
+    as_bytes_tensor,
+    cut_characters,
+    import_tensorflow_text,
+)
+from keras_bert.text.normalizer import unicode_tables
 from keras_bert.text.vocabulary import UNK, Vocabulary
 
-# Controls that the normaliser drops are in no text behind it, so we write our own signs with them, of one byte each.
-FILL = "\x01"  # in a text before the normaliser: nothing
-LONG = "\x01"  # behind it: this word is too long
-HOLE = "\x02"  # begins a token that no word can match
-OTHER = "\x03"  # a character that tf.text would cut a word at and the reference does not
-TYPED = "\x04\x05\x06\x07\x08"  # the special tokens, typed
-
+LONG = "\x01"  # behind the normaliser, which drops it: this word is too long
 BREAKS = " \t\n\r"  # some of the spaces, enough to see at a glance that no word of an ordinary text is too long
 MAX_WORD_BYTES = 4 * MAX_WORD_CHARS  # tf.text counts bytes: this never fires before our own rule does
 
@@ -39,22 +39,17 @@ class TokenizerGraph:
     """
 
     def __init__(self, tokenizer: BaseTokenizer) -> None:
-        text = import_tensorflow_text()
         self.special_tokens = tokenizer.special_tokens
-        self.lower_case = tokenizer.lower_case
         refuse_reordered(tokenizer)
         tokens = servable_tokens(tokenizer.vocabulary, tokenizer.special_tokens)
         self.words_first = not tokenizer.split_chinese or not cut_characters().isdisjoint(map(ord, "".join(tokens)))
-        typed = TYPED[: len(self.special_tokens)]
         options = (tokenizer.lower_case, tokenizer.strips_accents, tokenizer.split_chinese)
-        table, longest = normalizer_table(*options, self.words_first, typed)
-        self.normalizer = text.FastBertNormalizer(model_buffer=as_bytes_tensor(table))
+        cleaner = Cleaner(*options, self.special_tokens, mark_other=not self.words_first)
+        self.clean, self.normalizer = cleaner.clean, cleaner.normalizer
         self.wordpiece = self.build_wordpiece(tokens)
-        self.sigma = sigma_pattern(word_ends=map(ord, typed))
-        ends = {ord("Σ")} if self.lower_case else set()  # it has two small forms
-        self.plain = f"[{all_but(ends)}]*"
-        watched = ends | set(map(ord, BREAKS)) | set(map(ord, f"[{typed}" if typed else ""))
-        short = f"[{all_but(watched)}]{{0,{MAX_WORD_CHARS // longest}}}"
+        typed = TYPED[: len(self.special_tokens)]
+        watched = cleaner.watched | set(map(ord, BREAKS)) | set(map(ord, f"[{typed}" if typed else ""))
+        short = f"[{all_but(watched)}]{{0,{MAX_WORD_CHARS // cleaner.longest}}}"
         self.ordinary = f"(?:{short}[{BREAKS}])*{short}"
         self.typed_lengths = np.ones(256, np.int32)  # of what a byte of the cleaned text stands for, in characters
         self.typed_lengths[list(typed.encode())] = [len(token) for token in self.special_tokens]
@@ -85,24 +80,6 @@ class TokenizerGraph:
         words = tf.strings.split(self.normalizer.normalize(self.clean(texts)), sep=" ")
         ids = self.wordpiece.tokenize(hide_long_words(words.values))
         return tf.RaggedTensor.from_row_splits(ids.values, tf.gather(ids.row_splits, words.row_splits), validate=False)
-
-    def clean(self, texts: tf.Tensor) -> tf.Tensor:
-        """Without broken UTF-8; Σ at the end of a word is ς; typed special tokens are signs. Mostly nothing to do."""
-        if self.special_tokens:
-            texts = self.sign_special_tokens(texts)
-
-        def thorough() -> tf.Tensor:
-            valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-            return tf.strings.regex_replace(valid, *self.sigma) if self.lower_case else valid
-
-        return tf.cond(all_match(texts, self.plain), lambda: texts, thorough)
-
-    def sign_special_tokens(self, texts: tf.Tensor) -> tf.Tensor:
-        """Each typed special token to its sign, filled up to its length so that offsets stay."""
-        texts = tf.strings.regex_replace(texts, f"[{re2_class(map(ord, TYPED))}]", FILL)
-        for token, sign in zip(self.special_tokens, TYPED, strict=True):
-            texts = tf.strings.regex_replace(texts, rf"\[{token[1:-1]}\]", sign + FILL * (len(token) - 1))
-        return texts
 
     def pieces(self, texts: tf.Tensor) -> Pieces:
         """Strings [B] → ids, starts and ends [B,(T)], in characters of the text without broken UTF-8."""
@@ -155,20 +132,6 @@ class TokenizerGraph:
         return rows, tf.gather(begins, word) + starts, tf.gather(begins, word) + ends
 
 
-def all_match(texts: tf.Tensor, pattern: str) -> tf.Tensor:
-    return tf.reduce_all(tf.strings.regex_full_match(texts, pattern))
-
-
-def all_but(excluded: Iterable[int]) -> str:
-    """The inside of an RE2 class of all characters but some; explicit, as RE2's own classes let surrogates through."""
-    spans, begin = [], 0
-    for first, resume in sorted([*((o, o + 1) for o in excluded), (0xD800, 0xE000), (0x110000, 0)]):
-        if begin < first:
-            spans.append(rf"\x{{{begin:X}}}-\x{{{first - 1:X}}}")
-        begin = resume
-    return "".join(spans)
-
-
 def mark_long_words(normal: tf.Tensor) -> tf.Tensor:
     """LONG before every word of more than 200 characters: no token begins so, and the word is [UNK]."""
     # bound to a space, RE2's automaton stays small
@@ -193,10 +156,6 @@ def character_numbers(texts: tf.Tensor) -> tf.Tensor:
     """For each byte of all valid UTF-8 texts the number of its character, int32."""
     begins = tf.not_equal(tf.bitwise.bitwise_and(all_bytes(texts), 0xC0), 0x80)
     return tf.cumsum(tf.cast(begins, tf.int32))
-
-
-def as_bytes_tensor(data: bytes) -> tf.Tensor:
-    return tf.constant(np.frombuffer(data, np.uint8))
 
 
 def servable_tokens(vocabulary: Vocabulary, special_tokens: Iterable[str]) -> list[str]:
@@ -225,55 +184,3 @@ def refuse_reordered(tokenizer: BaseTokenizer) -> None:
                 f"vocabulary line {line}: {token!r} has a mark whose place NFD changes, which strip_accents in the "
                 "graph cannot follow; use PythonTokenizer, or strip_accents=False"
             )
-
-
-@functools.lru_cache(maxsize=8)  # it takes most of a second, and a process loads several models
-def normalizer_table(
-    lower_case: bool, strip_accents: bool, split_chinese: bool, words_first: bool, typed: str
-) -> tuple[bytes, int]:
-    """What the normaliser replaces, as it reads it; and the most characters of one word that a character becomes."""
-    replaced = replacements(lower_case, strip_accents, split_chinese)
-    if not words_first:
-        replaced |= dict.fromkeys(cut_characters(), OTHER)
-    replaced |= {ord(sign): f" {sign} " for sign in typed}
-    return model_buffer(replaced), max(len(part) for text in replaced.values() for part in text.split(" "))
-
-
-@functools.cache
-def cut_characters() -> frozenset[int]:
-    """Characters at which tf.text cuts a word and the reference does not: newer punctuation, asked from tf.text."""
-    from tensorflow_text.core.pybinds import pywrap_fast_wordpiece_tokenizer_model_builder as builder
-
-    t = unicode_tables()
-    known = np.fromiter(t.drop | t.space | t.punctuation | t.chinese, np.int32)
-    scalars = np.concatenate([np.arange(0xD800, dtype=np.int32), np.arange(0xE000, 0x110000, dtype=np.int32)])
-    candidates = np.setdiff1d(scalars, known)
-    model = as_bytes_tensor(builder.build_fast_wordpiece_model([UNK, f"{HOLE}"], 1 << 20, "##", UNK, False, False))
-    words = import_tensorflow_text().FastWordpieceTokenizer(model_buffer=model)
-
-    def is_cut(groups: np.ndarray) -> np.ndarray:  # [N, n] characters → [N]: more than one word
-        framed = np.pad(groups, ((0, 0), (1, 1)), constant_values=ord("a"))
-        return words.tokenize(tf.strings.unicode_encode(tf.constant(framed), "UTF-8")).row_lengths().numpy() > 1
-
-    padded = np.pad(candidates, (0, -len(candidates) % 256), constant_values=ord("a")).reshape(-1, 256)
-    suspects = padded[is_cut(padded)].reshape(-1, 1)
-    return frozenset(suspects[is_cut(suspects)].reshape(-1).tolist())
-
-
-def import_tensorflow_text() -> ModuleType:
-    """tensorflow_text, imported when the first tokenizer is built: it takes a second.
-
-    Raises:
-        ImportError: it is not installed; says what works without it.
-    """
-    try:
-        import tensorflow_text
-    except ImportError as error:
-        raise ImportError(
-            "keras_bert.Tokenizer needs tensorflow-text, which is not installed here "
-            f"(Python {platform.python_version()}, {sys.platform} {platform.machine()}): {error}. "
-            "It has wheels for Linux and for macOS on ARM: pip install tensorflow-text. Without it, all that takes "
-            "ids works (models, training, checkpoints), and keras_bert.text.PythonTokenizer gives the same ids "
-            "outside the graph."
-        ) from error
-    return tensorflow_text

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.text import Tokenizer, Vocabulary
-from keras_bert.text.graph import cut_characters
+from keras_bert.text.cleaning import cut_characters
 from keras_bert.text.normalizer import unicode_tables
 
 FORMS: dict[str, Callable[[str], list[list[str]]]] = {  # words of "X", "aXb" and "a X b"

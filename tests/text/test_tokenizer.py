@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from keras_bert.text import SPECIAL_TOKENS, PythonTokenizer, Tokenizer, Vocabulary
-from keras_bert.text.graph import cut_characters
+from keras_bert.text.cleaning import cut_characters
 from keras_bert.text.normalizer import unicode_tables
 
 OPTIONS = [
