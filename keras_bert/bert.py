@@ -82,7 +82,7 @@ class Bert:
                 return decode_scores(outputs)
             return {"pooled_output": outputs["pooled_output"]}
 
-        return tf.function(decoded, input_signature=[tf.TensorSpec((None, None), tf.int32)] * 3)
+        return tf.function(decoded, input_signature=[tf.TensorSpec((None, None), tf.int32)] * 3, autograph=False)
 
     def predict(
         self, texts: Texts, pairs: Texts | None = None, batch_size: int = 32

@@ -7,7 +7,7 @@ import os
 
 
 def find_files(name: str) -> list[str]:
-    """The files that a path, a folder or a glob names, sorted; those whose name begins with a dot are passed over.
+    """The files that a path, a folder or a glob names, sorted, those in folders below too; dot files are passed over.
 
     A path that is there is that path, even if it holds signs of a glob. "-" (stdin) stays as it is.
 
@@ -16,7 +16,7 @@ def find_files(name: str) -> list[str]:
     """
     if name == "-" or os.path.isfile(name):
         return [name]
-    pattern = os.path.join(glob.escape(name), "*") if os.path.isdir(name) else name
+    pattern = os.path.join(glob.escape(name), "**") if os.path.isdir(name) else name
     files = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
     if not files:
         what = "the folder holds no files" if os.path.isdir(name) else "no such file"

@@ -73,7 +73,7 @@ def make_packer(tokenizer: Tokenizer, paired: bool, max_length: int) -> Callable
     unk = tokenizer.vocabulary.unk_id
     specials = 3 if paired else 2
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * (specials - 1))
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * (specials - 1), autograph=False)
     def run(*columns: tf.Tensor) -> tuple[tf.Tensor, ...]:
         ragged = [tokenizer(column) for column in columns]
         second = ragged[1] if len(ragged) == 2 else None

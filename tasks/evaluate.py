@@ -37,7 +37,7 @@ class EvalSet:
 def make_forward(model: keras.Model) -> Forward:
     """A head model's outputs for encoded rows, in the rows' order; one graph for every batch size and length."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3)
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3, autograph=False)
     def run(*inputs: tf.Tensor) -> tf.Tensor:
         return model(dict(zip(INPUT_NAMES, inputs, strict=True)), training=False)
 

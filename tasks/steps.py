@@ -89,7 +89,7 @@ def make_step(
         return value, tape.gradient(scaled, [variable.value for variable in variables])
 
     # XLA, which jit_compile=True would ask for, makes a step on CPUs 40 % slower (benchmarks/train_step.py)
-    @tf.function(input_signature=None if jit_compile else signature, jit_compile=jit_compile)
+    @tf.function(input_signature=None if jit_compile else signature, jit_compile=jit_compile, autograph=False)
     def whole(*batch: tf.Tensor) -> tf.Tensor:
         value, found = gradients(*batch)
         optimizer.apply(found, variables)
@@ -100,14 +100,14 @@ def make_step(
 
     sums = [tf.Variable(tf.zeros(variable.shape), trainable=False) for variable in variables]
 
-    @tf.function(input_signature=signature)
+    @tf.function(input_signature=signature, autograph=False)
     def add(*batch: tf.Tensor) -> tf.Tensor:
         value, found = gradients(*batch)
         for total, gradient in zip(sums, found, strict=True):
             total.assign_add(tf.convert_to_tensor(gradient))
         return value
 
-    @tf.function(input_signature=[])
+    @tf.function(input_signature=[], autograph=False)
     def apply() -> None:
         optimizer.apply([tf.identity(total) for total in sums], variables)
         for total in sums:

@@ -110,9 +110,10 @@ def cut_characters() -> frozenset[int]:
     from tensorflow_text.core.pybinds import pywrap_fast_wordpiece_tokenizer_model_builder as builder
 
     t = unicode_tables()
-    known = np.fromiter(t.drop | t.space | t.punctuation | t.chinese, np.int32)
-    scalars = np.concatenate([np.arange(0xD800, dtype=np.int32), np.arange(0xE000, 0x110000, dtype=np.int32)])
-    candidates = np.setdiff1d(scalars, known)
+    unknown = np.ones(0x110000, bool)
+    unknown[[*t.drop, *t.space, *t.punctuation, *t.chinese]] = False
+    unknown[0xD800:0xE000] = False  # surrogates are no characters
+    candidates = np.flatnonzero(unknown).astype(np.int32)
     model = as_bytes_tensor(builder.build_fast_wordpiece_model([UNK, f"{HOLE}"], 1 << 20, "##", UNK, False, False))
     words = import_tensorflow_text().FastWordpieceTokenizer(model_buffer=model)
 

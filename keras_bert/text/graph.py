@@ -39,6 +39,7 @@ class TokenizerGraph:
     """
 
     def __init__(self, tokenizer: BaseTokenizer) -> None:
+        import_tensorflow_text()  # first of all: it says what to do where it is not installed
         self.special_tokens = tokenizer.special_tokens
         refuse_reordered(tokenizer)
         tokens = servable_tokens(tokenizer.vocabulary, tokenizer.special_tokens)

@@ -39,8 +39,8 @@ class Tokenizer(BaseTokenizer):
         with tf.init_scope():  # its tables are values, even where a tokenizer is built inside a graph
             self.graph = TokenizerGraph(self)
         strings = [tf.TensorSpec([None], tf.string)]
-        self.ids_function = tf.function(self.graph.ids, input_signature=strings)
-        self.pieces_function = tf.function(self.graph.pieces, input_signature=strings)
+        self.ids_function = tf.function(self.graph.ids, input_signature=strings, autograph=False)
+        self.pieces_function = tf.function(self.graph.pieces, input_signature=strings, autograph=False)
 
     def ids_of(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return self.ids_function(texts)

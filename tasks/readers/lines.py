@@ -12,18 +12,28 @@ from typing import Any, BinaryIO, Literal, cast
 
 Invalid = Literal["error", "replace"]
 
+LONGEST = 1 << 26  # bytes of a line
+
 
 def read_lines(path: str, invalid: Invalid = "error") -> Iterator[tuple[int, str]]:
     """(number from 1, line with its line end) of a file; only LF ends a line, a byte-order mark is passed over.
 
+    One line is held at a time, of at most LONGEST bytes.
+
     NUL is kept (the tokenizer drops it). Bytes that are not UTF-8 are an error, or become U+FFFD with "replace".
 
     Raises:
-        ValueError: not UTF-8, UTF-16, a damaged gzip file, or lines that end in a lone CR; with file and line.
+        ValueError: not UTF-8, UTF-16, a damaged gzip file, a line without end, or lines that end in a lone CR; with
+            file and line.
         FileNotFoundError, IsADirectoryError: from the system.
     """
     with open_binary(path) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST + 1), b""), 1):
+            if len(line) > LONGEST:
+                raise ValueError(
+                    f"{path} line {number}: longer than {LONGEST >> 20} MiB without a line end; is it text? Break it "
+                    f"into lines"
+                )
             if number == 1:
                 line = checked_start(line, path)
             yield number, decode(line, invalid, path, number)

@@ -1,0 +1,190 @@
+"""Raw text for pre-training: documents out of files, piece by piece, in memory that no file's size moves.
+
+A piece is a run of a document's sentences or paragraphs of at most PIECE bytes. It knows its document by what the
+document begins with, not by where it was found: the order and the names of files decide nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from keras_bert.inputs import find_files
+from keras_bert.options import Group, option, required
+from keras_bert.tasks.readers import Layout
+from keras_bert.tasks.readers.json_lines import read_jsonl
+from keras_bert.tasks.readers.lines import Invalid, read_lines
+from keras_bert.tasks.readers.tfds import PREFIX, read_tfds
+
+PIECE = 1 << 20  # bytes
+PARAGRAPH = 1 << 14  # bytes; a longer one, or a longer sentence, is cut at a line's end, else at a space
+
+Kind = Literal["sentences", "text", "jsonl", "tfds"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusOptions(Group):
+    """The text:"""
+
+    input: str = required("text: a file (.gz too), a folder with all that is in it, a glob, or tfds://name:split")
+    format: Literal["auto", "sentences", "text", "jsonl"] = option(
+        "auto",
+        "sentences: one a line, an empty line between documents; text: running text, a document a file; jsonl: running "
+        "text, a document a row. auto: jsonl and tfds by the name, else sentences",
+    )
+    text_column: str = option("text", "the text's key in JSON lines, or its feature in TFDS")
+    invalid_utf8: Literal["error", "replace"] = option("error", "what to do with bytes that are not UTF-8")
+
+    def sources(self) -> list[str]:
+        """The files, or the one name of TFDS."""
+        return [self.input] if self.input.startswith(PREFIX) else find_files(self.input)
+
+    def kind_of(self, source: str) -> Kind:
+        if source.startswith(PREFIX):
+            return "tfds"
+        if self.format != "auto":
+            return self.format
+        return "jsonl" if source.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "sentences"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some of a document, in the order of the text.
+
+    Attributes:
+        document: 16 bytes, the same for all pieces of a document.
+        part: which of the document's pieces this is, from 0.
+        lines: UTF-8, without line ends; not one is empty.
+        broken: the lines are sentences; otherwise they are paragraphs, to be broken into sentences.
+    """
+
+    document: bytes
+    part: int
+    lines: tuple[bytes, ...]
+    broken: bool
+
+    @property
+    def key(self) -> bytes:
+        return self.document + self.part.to_bytes(4, "big")
+
+    def size(self) -> int:
+        return sum(map(len, self.lines))
+
+
+def read_pieces(source: str, options: CorpusOptions) -> Iterator[Piece]:
+    """The pieces of a source's documents; documents without text are passed over.
+
+    Raises:
+        ValueError: a line that is no text, or is too long; a row without the column; with file and line.
+        FileNotFoundError: there is no such file.
+    """
+    kind = options.kind_of(source)
+    for document in DOCUMENTS[kind](source, options):
+        yield from cut(document, broken=kind == "sentences")
+
+
+def cut(lines: Iterable[bytes], broken: bool) -> Iterator[Piece]:
+    """A document's lines in pieces."""
+    document, part, held, size = b"", 0, [], 0
+
+    def piece() -> Piece:
+        nonlocal document
+        if part == 0:
+            document = hashlib.blake2b(b"\n".join(held), digest_size=16).digest()
+        return Piece(document, part, tuple(held), broken)
+
+    for line in lines:
+        if held and size + len(line) > PIECE:
+            yield piece()
+            held, size, part = [], 0, part + 1
+        held.append(line)
+        size += len(line)
+    if held:
+        yield piece()
+
+
+def by_sentences(source: str, options: CorpusOptions) -> Iterator[Iterator[bytes]]:
+    """Documents between empty lines."""
+    for has_text, lines in itertools.groupby(stripped(source, options.invalid_utf8), key=bool):
+        if has_text:
+            yield (part for line in lines for part in shortened(line))
+
+
+def by_file(source: str, options: CorpusOptions) -> Iterator[Iterator[bytes]]:
+    yield paragraphs(stripped(source, options.invalid_utf8))
+
+
+def by_row(source: str, options: CorpusOptions) -> Iterator[Iterator[bytes]]:
+    read = read_tfds if source.startswith(PREFIX) else read_jsonl
+    for row in read(source, [Layout(options.text_column)], options.invalid_utf8):
+        yield paragraphs(line.strip().encode() for line in row.text.split("\n"))
+
+
+DOCUMENTS: dict[str, Any] = {"sentences": by_sentences, "text": by_file, "jsonl": by_row, "tfds": by_row}
+
+
+def stripped(path: str, invalid: Invalid) -> Iterator[bytes]:
+    """A file's lines without the spaces around them.
+
+    Raises:
+        ValueError: not text; with file and line.
+    """
+    for number, line in read_lines(path, invalid):
+        if "\0" in line:
+            raise ValueError(f"{path} line {number}: holds NUL, as only binary files do; leave it out of --input")
+        yield line.strip().encode()
+
+
+def paragraphs(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines joined to what stands between empty lines, at most PARAGRAPH bytes each."""
+    held: list[bytes] = []
+    size = 0
+    for line in lines:
+        for part in shortened(line):
+            if held and (not line or size + len(part) > PARAGRAPH):
+                yield b" ".join(held)
+                held, size = [], 0
+            if part:
+                held.append(part)
+                size += len(part) + 1
+    if held:
+        yield b" ".join(held)
+
+
+def shortened(line: bytes) -> Sequence[bytes]:
+    """A line in parts of at most PARAGRAPH bytes, cut at spaces where there are any, never within a character."""
+    if len(line) <= PARAGRAPH:
+        return [line]
+    parts = []
+    while len(line) > PARAGRAPH:
+        end = line.rfind(b" ", 1, PARAGRAPH)
+        if end < 0:
+            end = PARAGRAPH
+            while line[end] & 0xC0 == 0x80:
+                end -= 1
+        parts.append(line[:end])
+        line = line[end:].lstrip(b" ")
+    return [*parts, line]
+
+
+@dataclass
+class Counts:
+    """What was read of a corpus, for progress and reports."""
+
+    documents: int = 0
+    lines: int = 0
+    bytes: int = 0
+    single: int = 0  # documents of one line
+
+    def add(self, piece: Piece) -> None:
+        self.documents += piece.part == 0
+        self.lines += len(piece.lines)
+        self.bytes += piece.size()
+        self.single += piece.part == 0 and len(piece.lines) == 1 and piece.broken
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))

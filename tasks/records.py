@@ -1,0 +1,235 @@
+"""Pre-training records: rows of ids in TFRecord shards, unmasked, beside a meta.json that says what they are.
+
+A record is a tf.train.Example of integers: `input_word_ids` (packed, without padding), `first_length` (tokens of type 0
+at its start) and, of pairs, `next_sentence_label`. The order in which a run reads them is a function of its seed and of
+the place alone, so that the place is found at once, wherever it is: shards in random order, records in random order
+within each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.batch import INPUT_NAMES, IS_NEXT
+from keras_bert.tasks.batches import shuffled
+from keras_bert.text.directory import read_object, read_settings
+from keras_bert.text.tokenizer import Tokenizer
+
+META = "meta.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some records: their ids one after the other, int32; per record where it starts ([N+1]), how many tokens of type 0
+    it begins with, and its next-sentence label (None where there are none)."""
+
+    ids: np.ndarray
+    starts: np.ndarray
+    first_lengths: np.ndarray
+    labels: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.first_lengths)
+
+
+def serialize(shard: Shard) -> list[bytes]:
+    """Each record's bytes: a tf.train.Example, its features in the order of their names.
+
+    Written by hand, since protobuf takes ten times as long to make an Example of a record as everything else here.
+    """
+    packed, ends = varints(shard.ids)
+    ends = ends[shard.starts].tolist()
+    single, single_ends = varints(shard.first_lengths)
+    label_bytes = b"" if shard.labels is None else varints(shard.labels)[0]
+    single_ends = single_ends.tolist()
+    records = []
+    for record in range(len(shard)):
+        features = entry(b"first_length", single[single_ends[record] : single_ends[record + 1]])
+        features += entry(b"input_word_ids", packed[ends[record] : ends[record + 1]])
+        if shard.labels is not None:
+            features += entry(b"next_sentence_label", label_bytes[record : record + 1])  # 0 or 1: a byte each
+        records.append(field(1, features))
+    return records
+
+
+def entry(name: bytes, packed: bytes) -> bytes:
+    """A feature of integers: Features.feature {key, Feature {int64_list {value}}}."""
+    return field(1, field(1, name) + field(2, field(3, field(1, packed))))
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A protobuf field that has a length."""
+    size, length = len(content), bytearray([number << 3 | 2])
+    while size > 127:
+        length.append(size & 127 | 128)
+        size >>= 7
+    length.append(size)
+    return bytes(length) + content
+
+
+def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """Protobuf's integers for values from 0 to 2**28 - 1, one after the other, and where each begins: [N+1]."""
+    table = np.arange(int(values.max(initial=0)) + 1)[:, None]  # ids are few: each is encoded once
+    places = np.arange(4)
+    used = (places == 0) | (table >> 7 * places > 0)
+    more = np.append(used[:, 1:], np.zeros((len(used), 1), bool), 1)
+    coded = (table >> 7 * places & 127 | more * 128).astype(np.uint8)
+    ends = np.concatenate([[0], np.cumsum(used.sum(1)[values])])
+    return coded[values][used[values]].tobytes(), ends
+
+
+def read_shard(path: str, count: int, nsp: bool) -> Shard:
+    """Reads a shard whole.
+
+    Raises:
+        ValueError: it is cut short or damaged, or holds another number of records than meta.json says.
+        FileNotFoundError: it is not there.
+    """
+    features: dict[str, Any] = {
+        "input_word_ids": tf.io.RaggedFeature(tf.int64),
+        "first_length": tf.io.FixedLenFeature([], tf.int64),
+    }
+    if nsp:
+        features["next_sentence_label"] = tf.io.FixedLenFeature([], tf.int64)
+    try:
+        raw = next(iter(tf.data.TFRecordDataset(path).batch(max(1, count) + 1)), None)
+        size = 0 if raw is None else int(tf.size(raw))
+        if size == count:
+            found = tf.io.parse_example(raw, features)
+    except tf.errors.NotFoundError:
+        raise FileNotFoundError(f"{path}: meta.json names it, but it is not there; prepare the records anew") from None
+    except tf.errors.OpError as error:
+        said = str(error.message).split(";")[0]
+        raise ValueError(f"{path} is cut short or damaged ({said}); prepare the records anew") from None
+    if size != count:
+        raise ValueError(f"{path} holds {size} records, expected {count} by meta.json; prepare the records anew")
+    ids = found["input_word_ids"]
+    return Shard(
+        ids.values.numpy().astype(np.int32),
+        ids.row_splits.numpy(),
+        found["first_length"].numpy().astype(np.int32),
+        found["next_sentence_label"].numpy().astype(np.int32) if nsp else None,
+    )
+
+
+class Records:
+    """The records of a directory that `keras-bert prepare` wrote.
+
+    Args:
+        directory: with meta.json, its shards, vocab.txt and tokenizer_config.json.
+
+    Raises:
+        FileNotFoundError: there is no meta.json.
+        ValueError: it is damaged, or its vocabulary is not the one that the records were made with.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+        self.meta = read_meta(self.directory)
+        self.tokenizer = Tokenizer(**read_settings(self.directory))
+        found = self.tokenizer.vocabulary.content_hash()
+        if found != self.meta["vocabulary"]:
+            raise ValueError(
+                f"{self.directory}: its vocab.txt ({found[:12]}) is not the vocabulary that the records were made with "
+                f"({self.meta['vocabulary'][:12]}); prepare the records anew"
+            )
+        self.nsp: bool = self.meta["nsp"]
+        self.max_length: int = self.meta["max_length"]
+        self.counts = np.array([shard["records"] for shard in self.meta["shards"]], np.int64)
+        self.cache: dict[int, Future[Shard]] = {}
+        self.reader = ThreadPoolExecutor(1, thread_name_prefix="shard")
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    def batch(self, place: int, size: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray, list[str]]:
+        """`size` records from the `place`-th of the endless order on.
+
+        Inputs int32 [B,S], labels int32 [B], and each one's name. It goes through all records, each time in another
+        way.
+        """
+        inputs = {name: np.zeros((size, self.max_length), np.int32) for name in INPUT_NAMES}
+        inputs["input_word_ids"][:] = self.tokenizer.vocabulary.pad_id
+        labels, names = np.zeros(size, np.int32), []
+        row = 0
+        for number, records in self.walk(place, seed):
+            shard = self.shard(number)
+            for record in records[: size - row].tolist():
+                begin, end = shard.starts[record], shard.starts[record + 1]
+                inputs["input_word_ids"][row, : end - begin] = shard.ids[begin:end]
+                inputs["input_mask"][row, : end - begin] = 1
+                inputs["input_type_ids"][row, shard.first_lengths[record] : end - begin] = 1
+                labels[row] = IS_NEXT if shard.labels is None else shard.labels[record]
+                names.append(f"{self.meta['shards'][number]['file']}:{record}")
+                row += 1
+            if row == size:
+                return inputs, labels, names
+        raise AssertionError("the order has no end")
+
+    def walk(self, place: int, seed: int) -> Iterator[tuple[int, np.ndarray]]:
+        """(shard, numbers of its records) in order, from a place on; without end."""
+        epoch, offset = divmod(place, len(self))
+        while True:
+            order = shuffled(len(self.counts), seed, epoch, "rows")
+            ends = np.cumsum(self.counts[order])
+            index = int(np.searchsorted(ends, offset, side="right"))
+            while index < len(order):
+                number = int(order[index])
+                begin = offset - (int(ends[index]) - int(self.counts[number]))
+                following = order[index + 1] if index + 1 < len(order) else None
+                self.load(number, None if following is None else int(following))
+                yield number, shuffled(int(self.counts[number]), seed + number, epoch, "batches")[begin:]
+                offset = int(ends[index])
+                index += 1
+            epoch, offset = epoch + 1, 0
+
+    def load(self, number: int, following: int | None) -> None:
+        """Begins to read a shard and the one after it; forgets the others."""
+        wanted = {number} | ({following} if following is not None else set())
+        for other in set(self.cache) - wanted:
+            del self.cache[other]
+        for shard in sorted(wanted - set(self.cache), key=lambda n: n != number):
+            entry = self.meta["shards"][shard]
+            path = os.fspath(self.directory / entry["file"])
+            self.cache[shard] = self.reader.submit(read_shard, path, entry["records"], self.nsp)
+
+    def shard(self, number: int) -> Shard:
+        return self.cache[number].result()
+
+
+def read_meta(directory: Path) -> dict[str, Any]:
+    """What meta.json says.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, of a later format, or names no records.
+    """
+    path = directory / META
+    if not path.is_file():
+        raise FileNotFoundError(f"{directory} has no {META}: expected a directory that `keras-bert prepare` wrote")
+    meta = read_object(path)
+    try:
+        if meta["format"] > FORMAT:
+            raise ValueError(f"{path}: format {meta['format']}, expected at most {FORMAT}: update keras_bert")
+        shards = [(str(shard["file"]), int(shard["records"])) for shard in meta["shards"]]
+        [meta[key] for key in ("vocabulary", "nsp", "max_length", "seed", "hash")]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}); prepare the records anew") from None
+    if not sum(count for _, count in shards):
+        raise ValueError(f"{path}: there are no records; prepare them anew")
+    return meta
+
+
+def same_data(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells one set of records from another, for a run to know its own."""
+    found = {key: meta[key] for key in ("hash", "vocabulary", "nsp", "max_length")}
+    return {**found, "shards": [shard["records"] for shard in meta["shards"]]}
