@@ -89,7 +89,8 @@ def read_pieces(source: str, options: CorpusOptions) -> Iterator[Piece]:
 
 def cut(lines: Iterable[bytes], broken: bool) -> Iterator[Piece]:
     """A document's lines in pieces."""
-    document, part, held, size = b"", 0, [], 0
+    document, part, size = b"", 0, 0
+    held: list[bytes] = []
 
     def piece() -> Piece:
         nonlocal document

@@ -95,15 +95,19 @@ def fill(learn: Callable[[int], list[str]], room: int, words: list[tuple[str, in
     few: list[str] | None = None
     many: list[str] | None = None
     guess = max(1, min(high - 1, round(0.3 * sum(count for _, count in words) / max(room, 1) ** 1.2)))
-    while few is None or (len(few) < ENOUGH * room and high - low > 1):
+    while few is None or (high - low > 1 and (len(few) < ENOUGH * room or (many is None and len(few) < room))):
         found = learn(guess)
         if len(found) > room:
             low, many = guess, found
         else:
             high, few = guess, found
         guess = between(low, many, high, few, room)
-    rest = [token for token in many or [] if token not in set(few)]
-    return few + rest[: room - len(few)]
+    if many is None:
+        return few
+    held = set(few)
+    rest = [token for token in many if token not in held]
+    # a lower threshold may lack some pieces of a higher one, so that the two together may still be too few
+    return few + rest[: room - len(few)] if len(few) + len(rest) >= room else many[:room]
 
 
 def between(low: int, many: list[str] | None, high: int, few: list[str] | None, room: int) -> int:
