@@ -6,16 +6,14 @@ document begins with, not by where it was found: the order and the names of file
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from keras_bert.inputs import find_files
 from keras_bert.options import Group, option, required
-from keras_bert.tasks.readers import Layout
+from keras_bert.tasks.readers import Layout, find_sources
 from keras_bert.tasks.readers.json_lines import read_jsonl
 from keras_bert.tasks.readers.lines import Invalid, read_lines
 from keras_bert.tasks.readers.tfds import PREFIX, read_tfds
@@ -23,6 +21,7 @@ from keras_bert.tasks.readers.tfds import PREFIX, read_tfds
 PIECE = 1 << 20  # bytes
 PARAGRAPH = 1 << 14  # bytes; a longer one, or a longer sentence, is cut at a line's end, else at a space
 
+Item = TypeVar("Item")
 Kind = Literal["sentences", "text", "jsonl", "tfds"]
 
 
@@ -41,7 +40,7 @@ class CorpusOptions(Group):
 
     def sources(self) -> list[str]:
         """The files, or the one name of TFDS."""
-        return [self.input] if self.input.startswith(PREFIX) else find_files(self.input)
+        return find_sources(self.input)
 
     def kind_of(self, source: str) -> Kind:
         if source.startswith(PREFIX):
@@ -172,20 +171,29 @@ def shortened(line: bytes) -> Sequence[bytes]:
     return [*parts, line]
 
 
+def chunks(items: Iterable[Item], limit: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Items in order, about `limit` bytes at a time."""
+    held: list[Item] = []
+    total = 0
+    for item in items:
+        held.append(item)
+        total += size(item)
+        if total >= limit:
+            yield held
+            held, total = [], 0
+    if held:
+        yield held
+
+
 @dataclass
 class Counts:
     """What was read of a corpus, for progress and reports."""
 
     documents: int = 0
-    lines: int = 0
     bytes: int = 0
     single: int = 0  # documents of one line
 
     def add(self, piece: Piece) -> None:
         self.documents += piece.part == 0
-        self.lines += len(piece.lines)
         self.bytes += piece.size()
         self.single += piece.part == 0 and len(piece.lines) == 1 and piece.broken
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))

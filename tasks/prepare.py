@@ -8,17 +8,18 @@ so that neither workers nor shards, nor the order of files, change which pairs t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import heapq
+import itertools
 import json
 import os
 import pickle
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ import tensorflow as tf
 from keras_bert.batch import IS_NEXT
 from keras_bert.files import atomic_directory, refuse_existing
 from keras_bert.options import Group, at_least_1, option, parse, required
-from keras_bert.tasks.corpus import CorpusOptions, Counts, Piece, read_pieces
+from keras_bert.tasks.corpus import CorpusOptions, Counts, Piece, chunks, read_pieces
 from keras_bert.tasks.progress import finish, say
 from keras_bert.tasks.readers.tfds import PREFIX
 from keras_bert.tasks.records import FORMAT, META, Shard, serialize
@@ -69,8 +70,9 @@ class PairOptions(Group):
         if not 0 <= self.short_rate <= 1:
             raise ValueError(f"--short_rate must lie from 0 to 1: got {self.short_rate}")
 
+    @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that --vocab and --lower_case name."""
+        """The tokenizer that --vocab and --lower_case name; a second to build."""
         if os.path.isdir(self.vocab):
             settings = read_settings(self.vocab)
         else:
@@ -79,6 +81,10 @@ class PairOptions(Group):
         if self.lower_case is not None:
             settings["lower_case"] = self.lower_case
         return Tokenizer(**settings)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The flags alone: a tokenizer's graph does not go to another process, which builds its own."""
+        return {name: value for name, value in vars(self).items() if name != "tokenizer"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,16 +105,15 @@ class PrepareOptions(CorpusOptions, PairOptions):
 class Stats:
     """What became of some blocks."""
 
-    records: list[int] = field(default_factory=list)  # a shard each
+    records: list[int]  # a shard each
     sentences: int = 0
     tokens: int = 0  # of records, [CLS] and [SEP] counted
     positives: int = 0
     hash: int = 0  # of the set of records, whatever their order
 
     def __add__(self, other: Stats) -> Stats:
-        records = [a + b for a, b in zip(self.records or [0] * len(other.records), other.records, strict=True)]
         return Stats(
-            records,
+            [a + b for a, b in zip(self.records, other.records, strict=True)],
             self.sentences + other.sentences,
             self.tokens + other.tokens,
             self.positives + other.positives,
@@ -125,7 +130,7 @@ def main(argv: list[str]) -> int:
     options = parse(PrepareOptions, argv, "prepare")
     refuse_existing(options.output, options.overwrite)
     started = time.monotonic()
-    tokenizer = options.tokenizer()
+    tokenizer = options.tokenizer
     sources = options.sources()
     blocks = num_blocks(sources, options)
     shards = options.shards or blocks
@@ -134,7 +139,8 @@ def main(argv: list[str]) -> int:
         work.mkdir()
         counts, reserve = partition(sources, options, work, blocks)
         check_corpus(counts, reserve, options)
-        jobs = [Job(options, work, number, blocks, shards, reserve) for number in range(min(options.workers, blocks))]
+        workers = min(options.workers, blocks)
+        jobs = [Job(options, work, number, workers, blocks, shards, reserve) for number in range(workers)]
         stats = Stats([0] * shards)
         for part in run_all(make_records, jobs):
             stats += part
@@ -142,7 +148,7 @@ def main(argv: list[str]) -> int:
             say(
                 f"{sum(stats.records):,} records, {stats.tokens:,} tokens; {counts.bytes / done / 1e6:.1f} MB/s of text"
             )
-        names = join_shards(work, draft, shards, len(jobs))
+        names = join_shards(work, draft, shards, workers)
         shutil.rmtree(work)
         meta = describe(options, tokenizer, counts, stats, names)
         save_tokenizer(tokenizer, draft, model_max_length=options.max_length)
@@ -213,15 +219,15 @@ class Reserve:
         if piece.part or entry in [held[:2] for held in self.heap]:
             return
         if len(self.heap) < RESERVE:
-            heapq.heappush(self.heap, (*entry, shortened(piece)))
+            heapq.heappush(self.heap, (*entry, beginning(piece)))
         elif entry > self.heap[0][:2]:
-            heapq.heapreplace(self.heap, (*entry, shortened(piece)))
+            heapq.heapreplace(self.heap, (*entry, beginning(piece)))
 
     def pieces(self) -> tuple[Piece, ...]:
         return tuple(piece for _, _, piece in sorted(self.heap, key=lambda held: held[:2]))
 
 
-def shortened(piece: Piece) -> Piece:
+def beginning(piece: Piece) -> Piece:
     size, lines = 0, []
     for line in piece.lines:
         lines.append(line)
@@ -260,13 +266,10 @@ class Job:
     options: PrepareOptions
     work: Path
     number: int
+    workers: int
     blocks: int
     shards: int
     reserve: tuple[Piece, ...]
-
-    @property
-    def workers(self) -> int:
-        return min(self.options.workers, self.blocks)
 
 
 def make_records(job: Job) -> Iterator[Stats]:
@@ -275,7 +278,7 @@ def make_records(job: Job) -> Iterator[Stats]:
     Raises:
         OSError: the disk is full, …
     """
-    tokenizer = job.options.tokenizer()
+    tokenizer = job.options.tokenizer
     read = make_reader(tokenizer)
     writers: dict[int, tf.io.TFRecordWriter] = {}
     try:
@@ -372,13 +375,14 @@ def make_reader(tokenizer: Tokenizer) -> Callable[[Sequence[Piece]], list[Docume
 
     signature = [tf.TensorSpec([None], tf.string)]
     graphs = {
-        broken: tf.function(partial(lengths, broken=broken), input_signature=signature, autograph=False)
+        broken: tf.function(functools.partial(lengths, broken=broken), input_signature=signature, autograph=False)
         for broken in (False, True)
     }
 
     def read(pieces: Sequence[Piece]) -> list[Document]:
         documents = []
-        for chunk in chunks(pieces):
+        of_a_kind = (group for _, group in itertools.groupby(pieces, key=lambda piece: piece.broken))
+        for chunk in (chunk for group in of_a_kind for chunk in chunks(group, CHUNK, Piece.size)):
             lines = [line for piece in chunk for line in piece.lines]
             ids, tokens, sentences = (value.numpy() for value in graphs[chunk[0].broken](tf.constant(lines)))
             line_ends = np.cumsum([len(piece.lines) for piece in chunk])
@@ -393,20 +397,6 @@ def make_reader(tokenizer: Tokenizer) -> Callable[[Sequence[Piece]], list[Docume
         return documents
 
     return read
-
-
-def chunks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Pieces of one kind, about CHUNK bytes at a time."""
-    held: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        if held and (size + piece.size() > CHUNK or piece.broken != held[0].broken):
-            yield held
-            held, size = [], 0
-        held.append(piece)
-        size += piece.size()
-    if held:
-        yield held
 
 
 def join_shards(work: Path, draft: Path, shards: int, workers: int) -> list[str]:

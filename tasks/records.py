@@ -9,7 +9,7 @@ within each.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,9 +227,3 @@ def read_meta(directory: Path) -> dict[str, Any]:
     if not sum(count for _, count in shards):
         raise ValueError(f"{path}: there are no records; prepare them anew")
     return meta
-
-
-def same_data(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells one set of records from another, for a run to know its own."""
-    found = {key: meta[key] for key in ("hash", "vocabulary", "nsp", "max_length")}
-    return {**found, "shards": [shard["records"] for shard in meta["shards"]]}

@@ -6,7 +6,7 @@ import json
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_bert.files import atomic_directory, refuse_existing
 from keras_bert.options import Group, option, parse, required
-from keras_bert.tasks.corpus import CorpusOptions, read_pieces
+from keras_bert.tasks.corpus import CorpusOptions, chunks, read_pieces
 from keras_bert.tasks.progress import finish, say
 from keras_bert.text.base import MAX_WORD_CHARS
 from keras_bert.text.cleaning import Cleaner
@@ -105,7 +105,7 @@ def count_words(cleaner: Cleaner, options: VocabOptions) -> tuple[Counter[str], 
     held_out: list[bytes] = []
     cut = make_cutter(cleaner)
     held_size, read, said = 0, 0, time.monotonic()
-    for chunk in chunks(lines_of(options)):
+    for chunk in chunks(lines_of(options), CHUNK, len):
         kept = chunk
         if options.eval is None:
             aside = [line for line in chunk if zlib.crc32(line) % HELD_OUT == 0]
@@ -121,7 +121,7 @@ def count_words(cleaner: Cleaner, options: VocabOptions) -> tuple[Counter[str], 
     if not counts:
         raise ValueError(f"--input {options.input}: holds no text" + (" beside what is held out" if held_out else ""))
     if options.eval is not None:
-        held_out = next(chunks(lines_of(replace(options, input=options.eval)), EVAL_BYTES), [])
+        held_out = next(chunks(lines_of(replace(options, input=options.eval)), EVAL_BYTES, len), [])
         if not held_out:
             raise ValueError(f"--eval {options.eval}: holds no text")
     words = ((word.decode("utf-8"), count) for word, count in counts.items())
@@ -132,20 +132,6 @@ def lines_of(options: CorpusOptions) -> Iterator[bytes]:
     for source in options.sources():
         for piece in read_pieces(source, options):
             yield from piece.lines
-
-
-def chunks(lines: Iterable[bytes], limit: int = CHUNK) -> Iterator[list[bytes]]:
-    """Lines, about `limit` bytes at a time."""
-    held: list[bytes] = []
-    size = 0
-    for line in lines:
-        held.append(line)
-        size += len(line)
-        if size >= limit:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
 
 
 def make_cutter(cleaner: Cleaner) -> Any:
@@ -162,7 +148,7 @@ def worth(tokenizer: Tokenizer, cleaner: Cleaner, lines: list[bytes]) -> dict[st
     """What a vocabulary makes of text: tokens to a word, and the share of words that become [UNK]."""
     cut = make_cutter(cleaner)
     words = tokens = unknown = 0
-    for chunk in chunks(lines):
+    for chunk in chunks(lines, CHUNK, len):
         ids = tokenizer(chunk).values.numpy()
         words += sum(map(bool, cut(chunk)))
         tokens += len(ids)

@@ -51,10 +51,6 @@ class Cleaner:
         self.watched = {ord("Σ")} if lower_case else set()  # it has two small forms
         self.plain = f"[{all_but(self.watched)}]*"
 
-    def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Strings [B] → words [B,(W)]."""
-        return tf.strings.split(self.normalizer.normalize(self.clean(texts)), sep=" ")
-
     def clean(self, texts: tf.Tensor) -> tf.Tensor:
         """Without broken UTF-8; Σ at the end of a word is ς; typed special tokens are signs. Mostly nothing to do."""
         if self.special_tokens:

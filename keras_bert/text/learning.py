@@ -86,7 +86,8 @@ def learn_vocabulary(
             f"different characters, at the beginning and within words, with {len(first)} special, unused and reserved "
             f"tokens; lower the coverage for fewer characters"
         )
-    return first + [token for token in fill(learn, room, words) if token not in set(first)]
+    held = set(first)
+    return first + [token for token in fill(learn, room, words) if token not in held]
 
 
 def fill(learn: Callable[[int], list[str]], room: int, words: list[tuple[str, int]]) -> list[str]:

@@ -150,7 +150,7 @@ def ascending(x: tf.Tensor) -> tf.Tensor:
 
 def random_bits(seed: Seed, rows: int | tf.Tensor, length: int | tf.Tensor) -> tf.Tensor:
     """int32 [4,B,S], of the whole range: for the words, for what becomes of a token, for its stand-in, for the row."""
-    pair = tf.cast(tf.stack([tf.cast(part, tf.int64) for part in tf.unstack(tf.convert_to_tensor(seed))]), tf.int64)
+    pair = tf.cast(tf.convert_to_tensor(seed), tf.int64)
     # whole integers, not floats: how bits become a float is not the same everywhere
     return tf.random.stateless_uniform([4, rows, length], pair, None, None, tf.int32, alg="philox")
 

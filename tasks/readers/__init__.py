@@ -17,7 +17,7 @@ from keras_bert.tasks.readers.lines import Invalid
 from keras_bert.tasks.readers.tabs import read_tsv
 from keras_bert.tasks.readers.tfds import PREFIX, read_tfds
 
-__all__ = ["FORMATS", "Invalid", "Layout", "Row", "Rows", "format_of", "read_rows"]
+__all__ = ["FORMATS", "Invalid", "Layout", "Row", "Rows", "find_sources", "format_of", "read_rows"]
 
 FORMATS: dict[str, Callable[[str, Sequence[Layout], Invalid], Iterator[Row]]] = {
     "tsv": read_tsv,
@@ -46,7 +46,7 @@ def read_rows(
     name = os.fspath(source)
     rows: list[Row] = []
     files: list[tuple[int, str]] = []
-    for file in [name] if name.startswith(PREFIX) or os.path.isfile(name) else find_files(name):
+    for file in find_sources(name):
         files.append((len(rows), file))
         rows += FORMATS[format_of(file) if format == "auto" else format](file, layouts, invalid)
     if not rows:
@@ -59,6 +59,15 @@ def read_rows(
         lines=[row.line for row in rows],
         files=tuple(files),
     )
+
+
+def find_sources(name: str) -> list[str]:
+    """The files that a path, a folder or a glob names, or the one name of a TFDS split.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    return [name] if name.startswith(PREFIX) else find_files(name)
 
 
 def format_of(name: str) -> str:
