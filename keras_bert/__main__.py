@@ -27,6 +27,7 @@ COMMANDS = {  # name: (module:function, what it does in a line)
     "tokenize": ("keras_bert.tasks.show_tokens:main", "lines in, JSON lines of tokens, ids and offsets out"),
     "vocab": ("keras_bert.tasks.vocab:main", "a WordPiece vocabulary out of text"),
     "prepare": ("keras_bert.tasks.prepare:main", "text into pre-training records"),
+    "pretrain": ("keras_bert.tasks.pretrain:main", "pre-training records into a BERT"),
     "classify": ("keras_bert.tasks.classify:main", "fine-tune and evaluate: a label for a text or a pair"),
     "regress": ("keras_bert.tasks.regress:main", "fine-tune and evaluate: a score for a text or a pair"),
     "predict": (

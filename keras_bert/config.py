@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+ATTENTIONS = ("full", "causal")
 HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 
 
@@ -33,6 +34,7 @@ class Config:
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     pad_token_id: int = 0
+    attention: str = "full"  # or "causal": each token sees those before it (paper, 5.1; transformers' is_decoder)
 
     def __post_init__(self) -> None:
         for name in COUNTS:
@@ -56,6 +58,8 @@ class Config:
             )
         if self.hidden_act not in HIDDEN_ACTS:
             raise ValueError(f"hidden_act must be one of {', '.join(HIDDEN_ACTS)}: got {self.hidden_act!r}")
+        if self.attention not in ATTENTIONS:
+            raise ValueError(f"attention must be one of {', '.join(ATTENTIONS)}: got {self.attention!r}")
         pad = self.pad_token_id
         if isinstance(pad, bool) or not isinstance(pad, int) or not 0 <= pad < self.vocab_size:
             raise ValueError(
@@ -100,6 +104,8 @@ class Config:
                 f"{where}: the key {missing[0]!r} is missing (as are {len(missing) - 1} more); "
                 f"expected BERT's config.json"
             )
+        if keys.get("is_decoder"):
+            keys = {**keys, "attention": "causal"}
         try:
             return cls(**{key: value for key, value in keys.items() if key in known and value is not None})
         except ValueError as error:
@@ -151,6 +157,5 @@ RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 NOT_BERT_UNLESS: dict[str, tuple[Any, ...]] = {
     "model_type": ("bert", None),
     "position_embedding_type": ("absolute", None),
-    "is_decoder": (False, None),
     "add_cross_attention": (False, None),
 }

@@ -33,7 +33,7 @@ def build_encoder(
     """
     inputs = encoder_inputs()
     ids, mask, types = (inputs[key] for key in INPUT_NAMES)
-    bias = AttentionBias(config.pad_token_id, name="attention_bias", dtype=dtype)(ids, mask)
+    bias = AttentionBias(config, name="attention_bias", dtype=dtype)(ids, mask)
     x = Embeddings(config, name="embeddings", dtype=dtype)(ids, types)
     states: list[keras.KerasTensor] = []
     scores: list[keras.KerasTensor] = []

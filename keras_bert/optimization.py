@@ -64,6 +64,7 @@ class AdamW(keras.optimizers.Optimizer):
         self.decay_rate = weight_decay  # not `weight_decay`: Keras would decay in a pass of its own
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.bias_correction, self.layer_decay = bias_correction, layer_decay
+        self.reduces = True  # gradients over replicas; False: whoever calls `apply` has summed them up
 
     def build(self, variables: list[keras.Variable]) -> None:
         if self.built:
@@ -83,18 +84,25 @@ class AdamW(keras.optimizers.Optimizer):
     def _clip_gradients(self, gradients: list[tf.Tensor | None]) -> list[tf.Tensor | None]:
         # Dense first: the norm of the word table's slices counts a token apart each time it stands in the batch.
         gradients = [gradient if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
+        gradients = self._sum_over_replicas(gradients)
         if not self.global_clipnorm:
             return gradients
         norm = tf.linalg.global_norm([gradient for gradient in gradients if gradient is not None])
         scale = self.global_clipnorm / tf.maximum(norm, self.global_clipnorm)
         return [gradient if gradient is None else gradient * tf.cast(scale, gradient.dtype) for gradient in gradients]
 
+    def _sum_over_replicas(self, gradients: list[tf.Tensor | None]) -> list[tf.Tensor | None]:
+        # Before they are clipped: Keras clips each replica's own, and the step would depend on how many there are.
+        # With one replica there is nothing to sum, and TensorFlow's all_reduce registers a gradient function for good,
+        # which keeps the graph and its variables: memory would grow with every model that is fitted.
+        if not self.reduces or tf.distribute.get_strategy().num_replicas_in_sync == 1:
+            return gradients
+        given = [gradient for gradient in gradients if gradient is not None]
+        summed = iter(tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, given))
+        return [gradient if gradient is None else next(summed) for gradient in gradients]
+
     def _all_reduce_sum_gradients(self, grads_and_vars: list[tuple]) -> list[tuple]:
-        # TensorFlow's all_reduce registers a gradient function for good, and with it keeps the graph and its variables:
-        # memory would grow with every model that is fitted. One replica has nothing to reduce.
-        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
-            return grads_and_vars
-        return super()._all_reduce_sum_gradients(grads_and_vars)
+        return grads_and_vars  # summed before they were clipped
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         index = self._get_variable_index(variable)

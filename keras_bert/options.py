@@ -91,7 +91,23 @@ def parse(cls: type[T], argv: Sequence[str], command: str) -> T:
         if is_required(field) and not values[field.name].present:
             raise ValueError(f"--{field.name} is missing: {field.metadata['help']}")
     given = {field.name: values[field.name].value for field, _ in fields if values[field.name].present}
-    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    kinds = {field.name: kind for field, kind in fields}
+    return cls(**{name: as_tuple(name, value, kinds[name]) for name, value in given.items()})
+
+
+def as_tuple(name: str, value: Any, kind: Any) -> Any:
+    """A list's words as the tuple that the field is declared as; any other value as it is.
+
+    Raises:
+        ValueError: a word is no number where numbers are wanted.
+    """
+    if not isinstance(value, list):
+        return value
+    item = typing.get_args(without_none(kind)[0])[0]
+    try:
+        return tuple(item(word) for word in value)
+    except ValueError:
+        raise ValueError(f"--{name} takes whole numbers, with commas between: got {','.join(value)!r}") from None
 
 
 def flag_fields(cls: Any) -> list[tuple[dataclasses.Field[Any], Any]]:
@@ -172,7 +188,7 @@ def flag_help(field: dataclasses.Field[Any], kind: Any) -> str:
     elif typing.get_origin(plain) is Literal:
         form = f"--{field.name} {'|'.join(map(str, typing.get_args(plain)))}"
     else:
-        words = {int: "N", float: "X", str: "TEXT"}
+        words = {int: "N", float: "X", str: "TEXT", tuple[int, ...]: "N,M,…"}
         form = f"--{field.name} {words.get(plain, 'A,B,…')}"
     return f"  {form}\n" + textwrap.fill(field.metadata["help"] + default_text(field), 100, **INDENT)
 
@@ -182,6 +198,8 @@ def default_text(field: dataclasses.Field[Any]) -> str:
         return " (required)"
     if field.default is None or field.default == "" or field.default == ():
         return ""
+    if isinstance(field.default, tuple):
+        return f" (default: {','.join(map(str, field.default))})"
     if isinstance(field.default, bool):
         return f" (default: {'yes' if field.default else 'no'})"
     return f" (default: {field.default})"

@@ -55,7 +55,12 @@ def write_checkpoint(bert: Bert, weights: Weights, folder: Path) -> None:
 
 
 def write_google(bert: Bert, weights: Weights, folder: Path) -> None:
-    """google-research/bert's layout; keras_bert.json and tokenizer_config.json beside, which its code passes over."""
+    """google-research/bert's layout; keras_bert.json and tokenizer_config.json beside, which its code passes over.
+
+    Raises:
+        ValueError: attention is causal, of which that code knows nothing.
+    """
+    refuse_causal(bert, "google-research/bert")
     step = (bert.info.get("provenance") or {}).get("global_step", 0)
     google.write(weights, bert.config, folder, step)
     write_text_files(bert, folder)
@@ -65,13 +70,22 @@ def write_keras_hub(bert: Bert, weights: Weights, folder: Path) -> None:
     """A KerasHub preset: BertBackbone and BertTokenizer.
 
     Raises:
-        ValueError: there is a head, for which a backbone has no place.
+        ValueError: there is a head, for which a backbone has no place, or attention is causal.
     """
     from keras_bert.convert import keras_hub
 
+    refuse_causal(bert, "KerasHub's BertBackbone")
     if bert.head is not None:
         raise ValueError(f"KerasHub's BertBackbone has no place for the {bert.head}: give --body_only (head='encoder')")
     keras_hub.write(weights, bert.config, bert.tokenizer, folder)
+
+
+def refuse_causal(bert: Bert, format: str) -> None:
+    if bert.config.attention == "causal":
+        raise ValueError(
+            f"{format} attends to all tokens and would give other numbers, this model to earlier ones only: save it as "
+            f"transformers', which has is_decoder for that"
+        )
 
 
 FORMATS: dict[str, Callable[[Bert, Weights, Path], None]] = {

@@ -10,10 +10,11 @@ from typing import Literal
 from keras_bert.options import Group, option, required
 from keras_bert.tasks.glue import TASKS, Task
 from keras_bert.tasks.readers import Layout, Rows, read_rows
+from keras_bert.tasks.training_options import DtypeOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions(Group):
+class ModelOptions(DtypeOptions):
     """The model:"""
 
     model: str = required(
@@ -21,18 +22,11 @@ class ModelOptions(Group):
     )
     max_length: int = option(128, "tokens a row has at most, [CLS] and [SEP] counted; longer texts are cut")
     lower_case: bool | None = option(None, "an uncased model; not given: as the checkpoint says")
-    dtype: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = option(
-        "auto", "type the layers compute in; auto is float32, which keeps the published numbers"
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_length < 2:
             raise ValueError(f"--max_length must be at least 2, for [CLS] and [SEP]: got {self.max_length}")
-
-    @property
-    def compute_dtype(self) -> str:
-        return "float32" if self.dtype == "auto" else self.dtype
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ within each.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -146,6 +147,8 @@ class Records:
         self.max_length: int = self.meta["max_length"]
         self.counts = np.array([shard["records"] for shard in self.meta["shards"]], np.int64)
         self.cache: dict[int, Future[Shard]] = {}
+        # of the shard in use and of all shards: drawn anew for each batch they would cost a tenth of a small model's step
+        self.order = functools.lru_cache(2)(shuffled)
         self.reader = ThreadPoolExecutor(1, thread_name_prefix="shard")
 
     def __len__(self) -> int:
@@ -179,7 +182,7 @@ class Records:
         """(shard, numbers of its records) in order, from a place on; without end."""
         epoch, offset = divmod(place, len(self))
         while True:
-            order = shuffled(len(self.counts), seed, epoch, "rows")
+            order = self.order(len(self.counts), seed, epoch, "rows")
             ends = np.cumsum(self.counts[order])
             index = int(np.searchsorted(ends, offset, side="right"))
             while index < len(order):
@@ -187,7 +190,7 @@ class Records:
                 begin = offset - (int(ends[index]) - int(self.counts[number]))
                 following = order[index + 1] if index + 1 < len(order) else None
                 self.load(number, None if following is None else int(following))
-                yield number, shuffled(int(self.counts[number]), seed + number, epoch, "batches")[begin:]
+                yield number, self.order(int(self.counts[number]), seed + number, epoch, "batches")[begin:]
                 offset = int(ends[index])
                 index += 1
             epoch, offset = epoch + 1, 0

@@ -2,7 +2,8 @@
 
 `run.json` names everything that decides the result; another command, model or data in the same output is refused.
 `latest.safetensors` holds every variable of model and optimiser, dropout's seeds included, and the position; it is
-replaced whole, so that a run killed at any moment goes on from the one before or the one after.
+replaced whole, so that a run killed at any moment goes on from the one before or the one after. Pre-training keeps its
+states elsewhere, in checkpoints (`pretrain_checkpoints.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ import numpy as np
 
 from keras_bert.files import atomic_write
 
-REPORTS = ("metrics.json", "history.csv", "predictions.tsv", "predictions_mismatched.tsv", "report.md", "tensorboard")
+REPORTS = (
+    *("metrics.json", "history.csv", "predictions.tsv", "predictions_mismatched.tsv", "report.md", "tensorboard"),
+    *("curves.png", "checkpoints"),
+)
 
 
 class Run:
@@ -44,7 +48,7 @@ class Run:
 
         Raises:
             FileExistsError: the output holds another run, or something else; the message names the differences.
-        ValueError: what says which run it holds is damaged.
+            ValueError: what says which run it holds is damaged.
             BlockingIOError: another process is at work there.
         """
         run = cls(Path(output), json.loads(json.dumps(identity)))
@@ -133,12 +137,18 @@ def refusal(output: str | os.PathLike[str], before: dict[str, Any], now: dict[st
 
 def save_state(path: Path, variables: Sequence[Any], position: Mapping[str, Any]) -> None:
     """Writes variables' values and a position (JSON) to one file, which takes the place of the old one whole."""
+    write_state(path, snapshot(variables), position)
+
+
+def snapshot(variables: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Copies of variables' values, by name."""
+    return {name: np.array(variable.numpy(), order="C") for name, variable in zip(names_of(variables), variables)}
+
+
+def write_state(path: Path, tensors: Mapping[str, np.ndarray], position: Mapping[str, Any]) -> None:
     from safetensors.numpy import save
 
-    tensors = {name: np.asarray(variable.numpy()) for name, variable in zip(names_of(variables), variables)}
-    data = save(
-        {name: np.ascontiguousarray(value) for name, value in tensors.items()}, {"position": json.dumps(position)}
-    )
+    data = save(dict(tensors), {"position": json.dumps(position)})
     with atomic_write(path, "wb") as file:
         file.write(data)
 

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from keras_bert.files import atomic_write
 from keras_bert.tasks.batches import padding_share, plan_epoch
+from keras_bert.tasks.history import Board, clock
 from keras_bert.tasks.progress import say
 from keras_bert.tasks.state import Run, load_state, save_state
 from keras_bert.tasks.steps import Loss, TrainSet, check_finite, inner, make_optimizer, make_step, prepare
@@ -87,7 +88,7 @@ class Loop:
         self.variables = [*model.variables, *self.optimizer.variables]
         self.position = Position()
         self.saved_at = time.monotonic()
-        self.board = tf.summary.create_file_writer(str(run.output / "tensorboard")) if options.tensorboard else None
+        self.board = Board(run.output / "tensorboard" if options.tensorboard else None)
 
     def run_all(self) -> Position:
         position = self.position
@@ -100,8 +101,7 @@ class Loop:
         position.seconds = before + time.monotonic() - started
         if self.options.keep == "best" and self.run.best.is_file() and position.best_epoch is not None:
             load_state(self.run.best, self.model.variables)
-        if self.board is not None:
-            self.board.close()
+        self.board.close()
         return position
 
     def run_epoch(self, seconds: Callable[[], float]) -> None:
@@ -172,11 +172,7 @@ class Loop:
         row = {"step": position.step, "epoch": position.epoch + 1, "loss": mean, "learning_rate": rate}
         position.history.append({**row, "seconds": round(seconds, 3), **(scores or {})})
         write_history(self.run.output / "history.csv", position.history)
-        if self.board is not None:
-            with self.board.as_default(step=position.step):
-                for name, value in {"loss": mean, "learning_rate": rate, **(scores or {})}.items():
-                    tf.summary.write(name, tf.constant(value, tf.float32), metadata=SCALAR)
-            self.board.flush()
+        self.board.write(position.step, {"loss": mean, "learning_rate": rate, **(scores or {})})
 
     def schedule(self, step: int) -> Any:
         return inner(self.optimizer)._learning_rate(step)
@@ -186,19 +182,9 @@ class Loop:
         self.saved_at = time.monotonic()
 
 
-# what tf.summary.scalar writes too, but that one wants the package tensorboard to be installed where the training runs
-SCALAR = tf.compat.v1.SummaryMetadata(plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR")
-
-
 def write_history(path: Path, rows: list[dict[str, Any]]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     with atomic_write(path) as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-
-
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -10,6 +10,26 @@ from keras_bert.options import Group, at_least_1, option, required
 
 
 @dataclass(frozen=True, kw_only=True)
+class DtypeOptions(Group):
+    """The numbers:"""
+
+    dtype: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = option(
+        "auto", "type the layers compute in; auto is float32, which keeps the published numbers"
+    )
+
+    @property
+    def compute_dtype(self) -> str:
+        return "float32" if self.dtype == "auto" else self.dtype
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions(Group):
+    """The devices:"""
+
+    strategy: Literal["one_device", "mirrored"] = option("one_device", "how to spread the work")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingOptions(Group):
     """The training:"""
 

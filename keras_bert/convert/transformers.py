@@ -244,6 +244,7 @@ def config_keys(
 ) -> dict[str, Any]:
     """The keys of a config.json by which transformers builds the same model."""
     keys: dict[str, Any] = {"architectures": [ARCHITECTURES[head]], "model_type": "bert", **config.to_dict()}
+    keys["is_decoder"] = keys.pop("attention") == "causal"
     if dropout is not None and dropout != config.hidden_dropout_prob:
         keys["classifier_dropout"] = dropout
     if head == "classifier":

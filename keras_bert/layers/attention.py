@@ -13,33 +13,32 @@ from keras_bert.layers.base import ConfigLayer, dense, dropout
 
 
 @keras.saving.register_keras_serializable("keras_bert")
-class AttentionBias(keras.layers.Layer):
+class AttentionBias(ConfigLayer):
     """ids [B,S] and mask [B,S] (1 = real token) or None (real = not the pad id) → what to add to the scores [B,1,1,S].
 
-    0 for a real token, a large negative number for padding: finite, so that a row of padding alone gives no NaN.
+    0 for a real token, a large negative number for padding: finite, so that a row of padding alone gives no NaN. With
+    the config's causal attention [B,1,S,S], where tokens after one's own are as far as padding.
     """
-
-    def __init__(self, pad_token_id: int = 0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pad_token_id = pad_token_id
 
     # `input_mask`, not `mask`: Keras fills an argument of that name by itself.
     def call(self, ids: tf.Tensor, input_mask: tf.Tensor | None = None) -> tf.Tensor:
-        real_BS = ops.not_equal(ids, self.pad_token_id) if input_mask is None else ops.greater(input_mask, 0)
+        real_BS = ops.not_equal(ids, self.config.pad_token_id) if input_mask is None else ops.greater(input_mask, 0)
         far = -3e4 if self.compute_dtype == "float16" else -1e9  # float16 ends at 65504
-        bias_BS = ops.where(real_BS, ops.zeros((), self.compute_dtype), ops.cast(far, self.compute_dtype))
-        return ops.reshape(bias_BS, (-1, 1, 1, ops.shape(ids)[1]))  # reshape: TFLite converts no double new axis
+        length = ops.shape(ids)[1]
+        seen = ops.reshape(real_BS, (-1, 1, 1, length))  # reshape: TFLite converts no double new axis
+        if self.config.attention == "causal":
+            places = tf.range(length)
+            seen = tf.logical_and(seen, tf.expand_dims(places, 1) >= tf.expand_dims(places, 0))
+        return ops.where(seen, ops.zeros((), self.compute_dtype), ops.cast(far, self.compute_dtype))
 
     def compute_output_spec(self, ids: tf.Tensor, input_mask: tf.Tensor | None = None) -> keras.KerasTensor:
-        return keras.KerasTensor((ids.shape[0], 1, 1, ids.shape[1]), dtype=self.compute_dtype)
-
-    def get_config(self) -> dict:
-        return {**super().get_config(), "pad_token_id": self.pad_token_id}
+        rows = ids.shape[1] if self.config.attention == "causal" else 1
+        return keras.KerasTensor((ids.shape[0], 1, rows, ids.shape[1]), dtype=self.compute_dtype)
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class SelfAttention(ConfigLayer):
-    """x [B·S,H] and bias [B,1,1,S] → [B·S,H], and the attention probabilities [B,A,S,S].
+    """x [B·S,H] and bias [B,1,1,S] or [B,1,S,S] → [B·S,H], and the attention probabilities [B,A,S,S].
 
     Query, key and value come from one matrix product; the kernel is [H,3H], columns query | key | value.
     """

@@ -16,7 +16,7 @@ from keras_bert.layers.feed_forward import FeedForward
 
 @keras.saving.register_keras_serializable("keras_bert")
 class Block(ConfigLayer):
-    """x [B,S,H] and attention bias [B,1,1,S] → [B,S,H]; with `attention_scores` also the probabilities [B,A,S,S]."""
+    """x [B,S,H] and the attention's bias → [B,S,H]; with `attention_scores` also the probabilities [B,A,S,S]."""
 
     def __init__(self, config: Config | dict, attention_scores: bool = False, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)

@@ -68,7 +68,7 @@ def mask_tokens(
         word_starts: for `whole_word`, int [B,S], not 0 where a word begins, instead of the rule of "##" (Chinese, whose
             characters are words to the tokenizer).
         first_row, num_rows: these rows are part of a greater batch of `num_rows`, from `first_row` on; they get the
-            masks that they get there.
+            masks that they get there. Rows beyond its end, which hold padding alone, get none.
 
     Raises:
         ValueError: shares that are none, no room for a prediction, or S that is not known when it decides M.
@@ -79,6 +79,7 @@ def mask_tokens(
     bits = random_bits(seed, batch if num_rows is None else num_rows, tf.shape(ids)[1])
     if num_rows is not None:
         bits = bits[:, first_row : first_row + batch]
+        bits = tf.pad(bits, [[0, 0], [0, batch - tf.shape(bits)[1]], [0, 0]])
     special = [vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id]
     eligible = tf.reduce_all(tf.not_equal(ids[..., tf.newaxis], tf.constant(special, ids.dtype)), -1)
     if not whole_word:
