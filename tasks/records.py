@@ -147,7 +147,7 @@ class Records:
         self.max_length: int = self.meta["max_length"]
         self.counts = np.array([shard["records"] for shard in self.meta["shards"]], np.int64)
         self.cache: dict[int, Future[Shard]] = {}
-        # of the shard in use and of all shards: drawn anew for each batch they would cost a tenth of a small model's step
+        # of the shard in use and of all shards; drawn for each batch, they would be a tenth of a small model's step
         self.order = functools.lru_cache(2)(shuffled)
         self.reader = ThreadPoolExecutor(1, thread_name_prefix="shard")
 

@@ -44,6 +44,7 @@ def test_a_config_is_frozen():
         ({"hidden_act": "mish"}, "hidden_act must be one of gelu.*'mish'"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob must be a number from 0.*1.0"),
         ({"layer_norm_eps": 0}, "layer_norm_eps must be a number above 0"),
+        ({"attention": "left"}, "attention must be one of full, causal: got 'left'"),
         ({"pad_token_id": 30522}, "pad_token_id must be a row of the vocabulary, 0 to 30521: got 30522"),
     ],
 )
@@ -57,7 +58,7 @@ def test_numbers_that_make_no_bert_are_refused(changes, said):
     [
         ({"model_type": "roberta"}, "model_type is 'roberta', expected 'bert'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
-        ({"is_decoder": True}, "is_decoder is True"),
+        ({"add_cross_attention": True}, "add_cross_attention is True"),
     ],
 )
 def test_what_is_not_a_plain_bert_is_refused(keys, said):
@@ -77,3 +78,8 @@ def test_a_broken_file_is_named(tmp_path, text, said):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(ValueError, match=f"config.json: .*{said}"):
         kb.Config.from_json(tmp_path / "config.json")
+
+
+def test_transformers_word_for_causal_attention_is_read():
+    assert kb.Config.from_dict({**SMALL, "is_decoder": True}).attention == "causal"
+    assert kb.Config.from_dict({**SMALL, "is_decoder": False}).attention == "full"
