@@ -44,7 +44,7 @@ class Run:
 
         Raises:
             FileExistsError: the output holds another run, or something else; the message names the differences.
-        ValueError: what says which run it holds is damaged.
+            ValueError: what says which run it holds is damaged.
             BlockingIOError: another process is at work there.
         """
         run = cls(Path(output), json.loads(json.dumps(identity)))
