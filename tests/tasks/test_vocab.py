@@ -65,6 +65,15 @@ def test_no_text_and_no_room(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("reserved", [("##ing",), ("bab", "##ed", "[X]"), ("b", "##b", ".")], ids=" ".join)
+def test_the_size_is_exact_where_the_text_teaches_a_reserved_token_too(reserved):
+    counts = Counter(word for line in LINES for word in line.replace(".", " .").split())
+    assert set(reserved) & set(learn_vocabulary(counts, 150))
+    tokens = learn_vocabulary(counts, 150, reserved=reserved)
+    assert len(tokens) == len(set(tokens)) == 150
+    assert tuple(tokens[5 : 5 + len(reserved)]) == reserved
+
+
 def test_rare_characters_are_left_out_and_chinese_ones_go_on_with_no_word():
     counts = Counter({"hello": 1000, "help": 500, "北": 300, "京": 300, "ɣɣ": 1})
     tokens = learn_vocabulary(counts, 40, coverage=0.999)
