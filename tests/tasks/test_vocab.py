@@ -52,6 +52,14 @@ def test_another_vocabulary_is_reported_on_beside_it(tmp_path):
     assert report["compared"]["unk_share"] > 0.5
 
 
+def test_words_are_counted_and_spaces_are_none(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES))
+    report, _ = run(path, tmp_path / "out", "--eval", str(path))
+    assert report["words"] == report["held_out"]["words"] == 10 * len(LINES)  # nine and a full stop
+    assert report["different_words"] == len({word.strip(".") for line in LINES for word in line.split()}) + 1
+
+
 def test_no_text_and_no_room(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n \n")
