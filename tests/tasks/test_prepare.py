@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import keras_bert as kb
 from keras_bert.batch import IS_NEXT
-from keras_bert.tasks import corpus, prepare
+from keras_bert.tasks import blocks, corpus, prepare
 from keras_bert.tasks.corpus import CorpusOptions, read_pieces
 from keras_bert.tasks.records import Records, Shard, read_shard, serialize
 from keras_bert.tasks.workers import run_all
@@ -83,7 +83,7 @@ def test_pairs_are_of_two_documents_or_follow(vocab, text, tmp_path, capsys):
 
 
 def test_the_same_pairs_for_any_order_of_files_workers_and_shards(vocab, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare, "BLOCK", 300)  # many blocks
+    monkeypatch.setattr(blocks, "BLOCK", 300)  # many blocks
     for names in ("abc", "cab"):
         folder = tmp_path / names / "below"
         folder.mkdir(parents=True)
@@ -91,7 +91,7 @@ def test_the_same_pairs_for_any_order_of_files_workers_and_shards(vocab, tmp_pat
             index = "abc".index(name) * 3
             documents = ["\n".join(story(index + d)) for d in range(3)]
             (folder / f"{number}.txt").write_text("\n\n".join(documents))
-    monkeypatch.setattr(prepare, "HELD", 100)
+    monkeypatch.setattr(blocks, "HELD", 100)
     found = []
     for names, shards in (("abc", 1), ("cab", 3)):
         meta = run(vocab, str(tmp_path / names), tmp_path / f"out{names}", "--shards", str(shards))
@@ -128,7 +128,7 @@ def test_other_pairs_each_time(vocab, text, tmp_path):
 
 
 def test_blocks_of_one_document_borrow_from_others(vocab, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare, "BLOCK", 10)
+    monkeypatch.setattr(blocks, "BLOCK", 10)
     meta = run(vocab, text, tmp_path / "out", "--shards", "2")
     assert 0.2 < meta["positives_share"] < 0.8
 
