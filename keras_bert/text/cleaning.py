@@ -97,7 +97,7 @@ def normalizer_table(
     if mark_other:
         replaced |= dict.fromkeys(cut_characters(), OTHER)
     replaced |= {ord(sign): f" {sign} " for sign in typed}
-    return model_buffer(replaced), max(len(part) for text in replaced.values() for part in text.split(" "))
+    return model_buffer(replaced), max(map(len, " ".join(replaced.values()).split(" ")))
 
 
 @functools.cache
