@@ -15,10 +15,13 @@ from typing import Any, Literal, TypeVar
 from keras_bert.options import Group, option, required
 from keras_bert.tasks.readers import Layout, find_sources
 from keras_bert.tasks.readers.json_lines import read_jsonl
-from keras_bert.tasks.readers.lines import Invalid, read_lines
+from keras_bert.tasks.readers.lines import Invalid, decode, read_raw_lines
 from keras_bert.tasks.readers.tfds import PREFIX, read_tfds
 
 PIECE = 1 << 20  # bytes
+SPACE = ord(" ")
+ASCII_SPACES = bytes(code for code in range(128) if chr(code).isspace())
+DOCUMENT, KEY = 16, 20  # bytes that say which document, and with the part which piece
 PARAGRAPH = 1 << 14  # bytes; a longer one, or a longer sentence, is cut at a line's end, else at a space
 
 Item = TypeVar("Item")
@@ -55,9 +58,9 @@ class Piece:
     """Some of a document, in the order of the text.
 
     Attributes:
-        document: 16 bytes, the same for all pieces of a document.
+        document: DOCUMENT bytes, the same for all pieces of a document.
         part: which of the document's pieces this is, from 0.
-        lines: UTF-8, without line ends; not one is empty.
+        lines: UTF-8, without line ends; there are some, not one is empty.
         broken: the lines are sentences; otherwise they are paragraphs, to be broken into sentences.
     """
 
@@ -72,6 +75,15 @@ class Piece:
 
     def size(self) -> int:
         return sum(map(len, self.lines))
+
+    def to_bytes(self) -> bytes:
+        return b"%b%c%b" % (self.key, self.broken, b"\n".join(self.lines))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Piece:
+        """What `to_bytes` gave."""
+        part = int.from_bytes(data[DOCUMENT:KEY], "big")
+        return cls(data[:DOCUMENT], part, tuple(data[KEY + 1 :].split(b"\n")), bool(data[KEY]))
 
 
 def read_pieces(source: str, options: CorpusOptions) -> Iterator[Piece]:
@@ -94,7 +106,7 @@ def cut(lines: Iterable[bytes], broken: bool) -> Iterator[Piece]:
     def piece() -> Piece:
         nonlocal document
         if part == 0:
-            document = hashlib.blake2b(b"\n".join(held), digest_size=16).digest()
+            document = hashlib.blake2b(b"\n".join(held), digest_size=DOCUMENT).digest()
         return Piece(document, part, tuple(held), broken)
 
     for line in lines:
@@ -133,10 +145,11 @@ def stripped(path: str, invalid: Invalid) -> Iterator[bytes]:
     Raises:
         ValueError: not text; with file and line.
     """
-    for number, line in read_lines(path, invalid):
-        if "\0" in line:
+    for number, line in read_raw_lines(path):
+        if b"\0" in line:
             raise ValueError(f"{path} line {number}: holds NUL, as only binary files do; leave it out of --input")
-        yield line.strip().encode()
+        # spaces as str.strip knows them, without the detour for plain ASCII
+        yield line.strip(ASCII_SPACES) if line.isascii() else decode(line, invalid, path, number).strip().encode()
 
 
 def paragraphs(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -159,16 +172,18 @@ def shortened(line: bytes) -> Sequence[bytes]:
     """A line in parts of at most PARAGRAPH bytes, cut at spaces where there are any, never within a character."""
     if len(line) <= PARAGRAPH:
         return [line]
-    parts = []
-    while len(line) > PARAGRAPH:
-        end = line.rfind(b" ", 1, PARAGRAPH)
+    parts, begin = [], 0
+    while len(line) - begin > PARAGRAPH:
+        end = line.rfind(b" ", begin + 1, begin + PARAGRAPH)
         if end < 0:
-            end = PARAGRAPH
+            end = begin + PARAGRAPH
             while line[end] & 0xC0 == 0x80:
                 end -= 1
-        parts.append(line[:end])
-        line = line[end:].lstrip(b" ")
-    return [*parts, line]
+        parts.append(line[begin:end])
+        begin = end
+        while line[begin] == SPACE:
+            begin += 1
+    return [*parts, line[begin:]]
 
 
 def chunks(items: Iterable[Item], limit: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
@@ -190,10 +205,10 @@ class Counts:
     """What was read of a corpus, for progress and reports."""
 
     documents: int = 0
+    pieces: int = 0
     bytes: int = 0
-    single: int = 0  # documents of one line
 
     def add(self, piece: Piece) -> None:
         self.documents += piece.part == 0
+        self.pieces += 1
         self.bytes += piece.size()
-        self.single += piece.part == 0 and len(piece.lines) == 1 and piece.broken

@@ -49,17 +49,33 @@ def serialize(shard: Shard) -> list[bytes]:
     """
     packed, ends = varints(shard.ids)
     ends = ends[shard.starts].tolist()
-    single, single_ends = varints(shard.first_lengths)
-    label_bytes = b"" if shard.labels is None else varints(shard.labels)[0]
-    single_ends = single_ends.tolist()
+    labels = [b""] * len(shard) if shard.labels is None else shard.labels.tolist()
     records = []
-    for record in range(len(shard)):
-        features = entry(b"first_length", single[single_ends[record] : single_ends[record + 1]])
-        features += entry(b"input_word_ids", packed[ends[record] : ends[record + 1]])
-        if shard.labels is not None:
-            features += entry(b"next_sentence_label", label_bytes[record : record + 1])  # 0 or 1: a byte each
-        records.append(field(1, features))
+    for begin, end, first, label in zip(ends[:-1], ends[1:], shard.first_lengths.tolist(), labels, strict=True):
+        head = first_entry(first) + opening(end - begin)
+        tail = label if shard.labels is None else LABELS[label]
+        records.append(outer(len(head) + end - begin + len(tail)) + head + packed[begin:end] + tail)
     return records
+
+
+# What stands around the ids depends on a few small numbers, and is made once for each.
+
+
+@functools.lru_cache(1 << 16)
+def outer(size: int) -> bytes:
+    """What begins an Example whose features have so many bytes."""
+    return field(1, bytes(size))[:-size]
+
+
+@functools.lru_cache(1 << 16)
+def opening(size: int) -> bytes:
+    """What begins the feature of ids that have so many bytes."""
+    return entry(b"input_word_ids", bytes(size))[:-size]
+
+
+@functools.lru_cache(1 << 16)
+def first_entry(length: int) -> bytes:
+    return entry(b"first_length", varints(np.array([length]))[0])
 
 
 def entry(name: bytes, packed: bytes) -> bytes:
@@ -77,15 +93,22 @@ def field(number: int, content: bytes) -> bytes:
     return bytes(length) + content
 
 
+LABELS = [entry(b"next_sentence_label", bytes([label])) for label in (0, 1)]
+
+
 def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
     """Protobuf's integers for values from 0 to 2**28 - 1, one after the other, and where each begins: [N+1]."""
-    table = np.arange(int(values.max(initial=0)) + 1)[:, None]  # ids are few: each is encoded once
-    places = np.arange(4)
-    used = (places == 0) | (table >> 7 * places > 0)
-    more = np.append(used[:, 1:], np.zeros((len(used), 1), bool), 1)
-    coded = (table >> 7 * places & 127 | more * 128).astype(np.uint8)
-    ends = np.concatenate([[0], np.cumsum(used.sum(1)[values])])
-    return coded[values][used[values]].tobytes(), ends
+    table = np.arange(int(values.max(initial=0)) + 1, dtype=np.uint32)  # ids are few: each is encoded once
+    lengths = np.ones(len(table), np.uint8)
+    coded = table & 127
+    for place in range(1, 4):
+        longer = table >> 7 * place > 0
+        lengths += longer
+        coded |= longer * np.uint32(128) << 8 * (place - 1) | (table >> 7 * place & 127) << 8 * place
+    used = lengths[values]
+    ends = np.concatenate([[0], np.cumsum(used, dtype=np.int64)])
+    four = coded.astype("<u4")[values].view(np.uint8).reshape(-1, 4)
+    return four[np.arange(4, dtype=np.uint8) < used[:, None]].tobytes(), ends
 
 
 def read_shard(path: str, count: int, nsp: bool) -> Shard:

@@ -16,7 +16,7 @@ from keras_bert.files import atomic_directory, refuse_existing
 from keras_bert.options import Group, option, parse, required
 from keras_bert.tasks.corpus import CorpusOptions, chunks, read_pieces
 from keras_bert.tasks.progress import finish, say
-from keras_bert.text.base import MAX_WORD_CHARS
+from keras_bert.text.base import strips_accents
 from keras_bert.text.cleaning import Cleaner
 from keras_bert.text.directory import looks_lower_cased, save_tokenizer
 from keras_bert.text.learning import learn_vocabulary
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     refuse_existing(options.output, options.overwrite)
     other = None if options.compare is None else Vocabulary.from_file(options.compare)
     started = time.monotonic()
-    strips = options.lower_case if options.strip_accents is None else options.strip_accents
+    strips = strips_accents(options.lower_case, options.strip_accents)
     cleaner = Cleaner(options.lower_case, strips, options.split_chinese)
     counts, held_out = count_words(cleaner, options)
     say(f"{counts.total():,} words, {len(counts):,} different ones")
@@ -118,14 +118,14 @@ def count_words(cleaner: Cleaner, options: VocabOptions) -> tuple[Counter[str], 
         if time.monotonic() - said > 10:
             said = time.monotonic()
             say(f"read {read / 1e6:,.0f} MB, {len(counts):,} different words")
+    del counts[b""]  # what stands between two spaces
     if not counts:
         raise ValueError(f"--input {options.input}: holds no text" + (" beside what is held out" if held_out else ""))
     if options.eval is not None:
         held_out = next(chunks(lines_of(replace(options, input=options.eval)), EVAL_BYTES, len), [])
         if not held_out:
             raise ValueError(f"--eval {options.eval}: holds no text")
-    words = ((word.decode("utf-8"), count) for word, count in counts.items())
-    return Counter({word: count for word, count in words if len(word) <= MAX_WORD_CHARS}), held_out
+    return Counter({word.decode("utf-8"): count for word, count in counts.items()}), held_out
 
 
 def lines_of(options: CorpusOptions) -> Iterator[bytes]:

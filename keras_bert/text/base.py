@@ -61,7 +61,7 @@ class BaseTokenizer(abc.ABC):
     @property
     def strips_accents(self) -> bool:
         """What `strip_accents` comes to."""
-        return self.lower_case if self.strip_accents is None else self.strip_accents
+        return strips_accents(self.lower_case, self.strip_accents)
 
     @property
     def special_tokens(self) -> tuple[str, ...]:
@@ -134,6 +134,11 @@ class BaseTokenizer(abc.ABC):
     def __repr__(self) -> str:
         options = {name: value for name, value in self.get_config().items() if name != "vocabulary"}
         return f"{type(self).__name__}({self.vocabulary!r}, " + ", ".join(f"{n}={v}" for n, v in options.items()) + ")"
+
+
+def strips_accents(lower_case: bool, strip_accents: bool | None) -> bool:
+    """Whether é becomes e: as `strip_accents` says; None does what `lower_case` says, as BERT does."""
+    return lower_case if strip_accents is None else strip_accents
 
 
 def as_strings(texts: Any) -> tf.Tensor:

@@ -97,7 +97,7 @@ def normalizer_table(
     if mark_other:
         replaced |= dict.fromkeys(cut_characters(), OTHER)
     replaced |= {ord(sign): f" {sign} " for sign in typed}
-    return model_buffer(replaced), max(len(part) for text in replaced.values() for part in text.split(" "))
+    return model_buffer(replaced), max(map(len, " ".join(replaced.values()).split(" ")))
 
 
 @functools.cache
@@ -107,7 +107,7 @@ def cut_characters() -> frozenset[int]:
 
     t = unicode_tables()
     unknown = np.ones(0x110000, bool)
-    unknown[[*t.drop, *t.space, *t.punctuation, *t.chinese]] = False
+    unknown[list(t.drop | t.space | t.punctuation | t.chinese)] = False
     unknown[0xD800:0xE000] = False  # surrogates are no characters
     candidates = np.flatnonzero(unknown).astype(np.int32)
     model = as_bytes_tensor(builder.build_fast_wordpiece_model([UNK, f"{HOLE}"], 1 << 20, "##", UNK, False, False))

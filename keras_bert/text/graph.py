@@ -177,7 +177,7 @@ def servable_tokens(vocabulary: Vocabulary, special_tokens: Iterable[str]) -> li
 def refuse_reordered(tokenizer: BaseTokenizer) -> None:
     """The 25 marks that NFD would put in another order: an op that maps character by character cannot."""
     reordered = unicode_tables().reordered
-    if not tokenizer.strips_accents:
+    if not tokenizer.strips_accents or reordered.isdisjoint(map(ord, set("".join(tokenizer.vocabulary.tokens)))):
         return
     for line, token in enumerate(tokenizer.vocabulary.tokens, start=1):
         if not reordered.isdisjoint(map(ord, token)):

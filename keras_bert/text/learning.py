@@ -56,7 +56,7 @@ def learn_vocabulary(
     words = usable_words(counts, coverage, min_count)
     if not words:
         raise ValueError("there are no words to learn a vocabulary from")
-    alone = lone_characters(split_chinese)
+    alone, held = lone_characters(split_chinese), set(first)
     params = learner.Params(
         upper_thresh=None,
         lower_thresh=None,
@@ -73,21 +73,21 @@ def learn_vocabulary(
 
     def learn(threshold: int) -> list[str]:
         found = learner.learn_with_thresh(words, threshold, params)
-        tokens = [token for token in found if not (token.startswith("##") and len(token) == 3 and token[2] in alone)]
+        # what the text teaches and is reserved too has its place, and takes none of the room
+        tokens = [token for token in found if token not in held and not goes_on_with_one_of(alone, token)]
         say(f"pieces counted at least {threshold:,} times: {len(tokens):,}")
         return tokens
 
     room = size - len(first)
     characters = {character for word, _ in words for character in word}
-    needed = 2 * len(characters) - len(characters & alone)
+    needed = len((characters | {f"##{character}" for character in characters - alone}) - held)
     if room < needed:
         raise ValueError(
             f"the size must be at least {len(first) + needed}: got {size}; so many are needed for {len(characters)} "
             f"different characters, at the beginning and within words, with {len(first)} special, unused and reserved "
             f"tokens; lower the coverage for fewer characters"
         )
-    held = set(first)
-    return first + [token for token in fill(learn, room, words) if token not in held]
+    return first + fill(learn, room, words)
 
 
 def fill(learn: Callable[[int], list[str]], room: int, words: list[tuple[str, int]]) -> list[str]:
@@ -138,6 +138,11 @@ def usable_words(counts: Mapping[str, int], coverage: float, min_count: int) -> 
         seen += count
     usable = [(w, n) for w, n in kept.items() if len(w) <= MAX_TOKEN_CHARS and allowed.issuperset(w)]
     return sorted(usable, key=lambda item: (-item[1], item[0]))
+
+
+def goes_on_with_one_of(alone: frozenset[str], token: str) -> bool:
+    """True of "##" and one of these characters."""
+    return len(token) == 3 and token.startswith("##") and token[2] in alone
 
 
 def lone_characters(split_chinese: bool) -> frozenset[str]:

@@ -70,40 +70,36 @@ def replacements(lower_case: bool, strip_accents: bool, split_chinese: bool) -> 
     Source: google-research/bert tokenization.py, BasicTokenizer, with the three steps made optional.
     """
     t = unicode_tables()
-    changed = t.drop | t.space | t.punctuation
-    changed |= t.chinese if split_chinese else frozenset()
+    result = dict.fromkeys(t.drop, "") | dict.fromkeys(t.space, " ")
+    changed = set(t.punctuation)
     changed |= t.lower.keys() if lower_case else frozenset()
     changed |= t.mark | t.decompose.keys() if strip_accents else frozenset()
-    result = {}
-    for o in sorted(changed):
-        if o in t.drop or o in t.space:
-            result[o] = " " if o in t.space else ""
-            continue
+    for o in changed - result.keys():
         text = t.lower.get(o, chr(o)) if lower_case else chr(o)
         if strip_accents:
             decomposed = "".join(t.decompose.get(ord(c), c) for c in text)
             text = "".join(c for c in decomposed if ord(c) not in t.mark)
         text = "".join(f" {c} " if ord(c) in t.punctuation else c for c in text)
         result[o] = f" {text} " if split_chinese and o in t.chinese else text
-    return {o: text for o, text in result.items() if text != chr(o)}
+    if split_chinese:  # by far the most, and nearly all of them are nothing else
+        result |= {o: f" {chr(o)} " for o in t.chinese - result.keys()}
+    return {o: text for o, text in sorted(result.items()) if text != chr(o)}
 
 
 def model_buffer(replaced: Mapping[int, str]) -> bytes:
     """The map of `replacements` as FastBertNormalize reads it: a flatbuffer of a double array and a pool of texts."""
     import flatbuffers  # with TensorFlow
 
-    pool = bytearray()
-    places: dict[str, int] = {}
-    for text in replaced.values():
-        if text not in places:
-            encoded = text.encode()
-            assert len(encoded) < 64, text
-            places[text] = 1 << 30 | len(pool) << 6 | len(encoded)
-            pool += encoded
+    texts = list(dict.fromkeys(replaced.values()))
+    pool = "".join(texts).encode()
+    lengths = np.array([len(text.encode()) for text in texts])
+    assert lengths.max(initial=0) < 64
+    begins = np.cumsum(lengths) - lengths
+    places = dict(zip(texts, (1 << 30 | begins << 6 | lengths).tolist(), strict=True))
     code_points = sorted(o for o in replaced if o)  # the op keeps NUL apart
     units = double_array([chr(o).encode() for o in code_points], [places[replaced[o]] for o in code_points])
     builder = flatbuffers.Builder(units.nbytes + len(pool) + 64)
-    pool_at = builder.CreateByteVector(bytes(pool))
+    pool_at = builder.CreateByteVector(pool)
     units_at = builder.CreateNumpyVector(units)
     builder.StartObject(4)  # slot 0, a flag, is for the reader only: the kernel does not look at it
     builder.PrependUOffsetTRelativeSlot(1, units_at, 0)
@@ -121,7 +117,8 @@ def double_array(keys: list[bytes], values: list[int]) -> np.ndarray:
     """
     blocks: dict[bytes, int] = {b"": 256}  # prefix → where its children's block begins
     size = 768  # root and slack, the root's 256 children, their values
-    for prefix in sorted({key[:n] for key in keys for n in range(1, len(key))}):
+    parents = [key[:-1] for key in keys]
+    for prefix in sorted({parent[:n] for parent in set(parents) for n in range(1, len(parent) + 1)}):
         blocks[prefix] = size
         size += 128
     size += -size % 256
@@ -134,11 +131,11 @@ def double_array(keys: list[bytes], values: list[int]) -> np.ndarray:
         base = block ^ 0x80 if prefix else block  # child = base ^ byte, bytes 0x80-0xBF but for the root's
         label = prefix[-1] if prefix else 0
         units[nodes[prefix]] = (nodes[prefix] ^ base) << 10 | label
-    for key, value in zip(keys, values, strict=True):
-        block, width = blocks[key[:-1]], 64 if key[:-1] else 256
-        node = block + (key[-1] & (width - 1))
-        units[node] = (node ^ (node + width)) << 10 | 0x100 | key[-1]
-        units[node + width] = 1 << 31 | value
+    last = np.array([key[-1] for key in keys], np.int64)
+    width = np.array([64 if parent else 256 for parent in parents], np.int64)
+    node = np.array([blocks[parent] for parent in parents], np.int64) + (last & (width - 1))
+    units[node] = (node ^ (node + width)) << 10 | 0x100 | last
+    units[node + width] = 1 << 31 | np.array(values, np.int64)
     return units
 
 

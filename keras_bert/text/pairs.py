@@ -22,16 +22,14 @@ SPECIAL = 3  # [CLS] and two [SEP]
 
 @dataclass(frozen=True)
 class Document:
-    """A document, or a piece of one, as ids.
+    """A document, or a piece of one, by its place in an array of ids that all documents of a block share.
 
     Attributes:
         key: the document's; pieces of one document have one.
-        ids: int32, all sentences one after the other, none of them empty.
-        starts: int, where each sentence begins in `ids`, and their end: [N+1].
+        starts: where each sentence begins in the array, and where the last one ends: [N+1], rising.
     """
 
     key: bytes
-    ids: np.ndarray
     starts: Sequence[int]
 
     def __len__(self) -> int:
@@ -39,11 +37,13 @@ class Document:
 
 
 class Pair(NamedTuple):
-    """Ids of A and B, without special tokens, and whether B followed A: IS_NEXT or NOT_NEXT."""
+    """Where A and B stand in the array of ids, without special tokens, and whether B followed A."""
 
-    a: np.ndarray
-    b: np.ndarray
-    label: int
+    a_begin: int
+    a_end: int
+    b_begin: int
+    b_end: int
+    label: int  # IS_NEXT or NOT_NEXT
 
 
 def make_pairs(
@@ -66,21 +66,23 @@ def make_pairs(
     if all(other.key == document.key for other in others):
         raise ValueError("there is one document alone, expected at least two: a random B is never of A's own document")
     room = max_length - SPECIAL
-    starts, ids = document.starts, document.ids
+    starts, count = document.starts, len(document)
     first = 0
-    while first < len(document):
+    while first < count:
         target = 2 + below(room - 1, draw) if draw.random() < short_rate else room
         # the first sentence that fills the target, or the last one
-        last = min(bisect.bisect_left(starts, starts[first] + target, first + 1), len(document))
-        a_end = first + 1 + below(max(1, last - first - 1), draw)
-        a = ids[starts[first] : starts[a_end]]
+        a_begin = starts[first]
+        last = min(bisect.bisect_left(starts, a_begin + target, first + 1), count)
+        a_last = first + 1 + below(max(1, last - first - 1), draw)
+        a_end = starts[a_last]
         if last - first == 1 or draw.random() < 0.5:
-            b, label = random_run(stranger(document, others, draw), target - len(a), draw), NOT_NEXT
-            first = a_end
+            label = NOT_NEXT
+            b_begin, b_end = random_run(stranger(document, others, draw), target - (a_end - a_begin), draw)
+            first = a_last
         else:
-            b, label = ids[starts[a_end] : starts[last]], IS_NEXT
+            label, b_begin, b_end = IS_NEXT, a_end, starts[last]
             first = last
-        yield Pair(*cut_to(a, b, room, draw), label)
+        yield Pair(*cut_to(a_begin, a_end, b_begin, b_end, room, draw), label)
 
 
 def stranger(document: Document, others: Sequence[Document], draw: random.Random) -> Document:
@@ -98,46 +100,51 @@ def below(end: int, draw: random.Random) -> int:
     return int(draw.random() * end)
 
 
-def random_run(document: Document, length: int, draw: random.Random) -> np.ndarray:
+def random_run(document: Document, length: int, draw: random.Random) -> tuple[int, int]:
     """Sentences of a document from a random one on, until they have `length` tokens; at least one."""
-    first = below(len(document), draw)
-    starts = document.starts
-    last = min(bisect.bisect_left(starts, starts[first] + length, first + 1), len(document))
-    return document.ids[starts[first] : starts[last]]
+    starts, count = document.starts, len(document)
+    first = below(count, draw)
+    begin = starts[first]
+    return begin, starts[min(bisect.bisect_left(starts, begin + length, first + 1), count)]
 
 
-def cut_to(a: np.ndarray, b: np.ndarray, room: int, draw: random.Random) -> tuple[np.ndarray, np.ndarray]:
+def cut_to(
+    a_begin: int, a_end: int, b_begin: int, b_end: int, room: int, draw: random.Random
+) -> tuple[int, int, int, int]:
     """Two texts cut to `room` tokens together: the longer (B when equal) gives way, each token from a random end."""
-    a_length = min(len(a), max(room - len(b), (room + 1) // 2))
-    b_length = min(len(b), max(room - len(a), room // 2))
-    return shorten(a, a_length, draw), shorten(b, b_length, draw)
+    a, b = a_end - a_begin, b_end - b_begin
+    if a + b > room:
+        a_left = min(a, max(room - b, (room + 1) // 2))
+        b_left = room - a_left
+        if a > a_left:
+            a_begin += draw.getrandbits(a - a_left).bit_count()
+            a_end = a_begin + a_left
+        if b > b_left:
+            b_begin += draw.getrandbits(b - b_left).bit_count()
+            b_end = b_begin + b_left
+    return a_begin, a_end, b_begin, b_end
 
 
-def shorten(ids: np.ndarray, length: int, draw: random.Random) -> np.ndarray:
-    surplus = len(ids) - length
-    front = draw.getrandbits(surplus).bit_count() if surplus else 0
-    return ids[front : front + length]
-
-
-def make_rows(documents: Sequence[Document], max_length: int, sep_id: int, across: bool) -> Iterator[np.ndarray]:
+def make_rows(
+    documents: Sequence[Document], ids: np.ndarray, max_length: int, sep_id: int, across: bool
+) -> Iterator[np.ndarray]:
     """Rows of `max_length` - 2 tokens, one after the other, for pre-training without next-sentence prediction.
 
     Args:
+        ids: int32, the array that the documents share.
         across: a row goes on with the next document after a [SEP], so that all rows but the last are full; otherwise
             each document's last row is as long as what is left of it.
     """
     room = max_length - 2
-    if not across:
-        for document in documents:
-            for begin in range(0, len(document.ids), room):
-                yield document.ids[begin : begin + room]
-        return
-    held = np.zeros(0, np.int32)
-    for before, document in zip([None, *documents], documents):
-        joint = [] if before is None or before.key == document.key else [sep_id]
-        held = np.concatenate([held, np.array(joint, np.int32), document.ids])
-        for begin in range(0, len(held) - room + 1, room):
+    held = ids[:0]
+    before = None
+    for document in documents:
+        joint = [sep_id] if across and before is not None and before != document.key else []
+        held = np.concatenate([held, np.array(joint, ids.dtype), ids[document.starts[0] : document.starts[-1]]])
+        full = len(held) // room * room
+        for begin in range(0, full if across else len(held), room):
             yield held[begin : begin + room]
-        held = held[len(held) // room * room :]
+        held = held[full if across else len(held) :]
+        before = document.key
     if len(held):
         yield held

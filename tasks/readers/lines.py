@@ -18,13 +18,21 @@ LONGEST = 1 << 26  # bytes of a line
 def read_lines(path: str, invalid: Invalid = "error") -> Iterator[tuple[int, str]]:
     """(number from 1, line with its line end) of a file; only LF ends a line, a byte-order mark is passed over.
 
-    One line is held at a time, of at most LONGEST bytes.
-
     NUL is kept (the tokenizer drops it). Bytes that are not UTF-8 are an error, or become U+FFFD with "replace".
 
     Raises:
-        ValueError: not UTF-8, UTF-16, a damaged gzip file, a line without end, or lines that end in a lone CR; with
-            file and line.
+        ValueError: not UTF-8, or what `read_raw_lines` refuses; with file and line.
+        FileNotFoundError, IsADirectoryError: from the system.
+    """
+    for number, line in read_raw_lines(path):
+        yield number, decode(line, invalid, path, number)
+
+
+def read_raw_lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """The same, undecoded. One line is held at a time, of at most LONGEST bytes.
+
+    Raises:
+        ValueError: UTF-16, a damaged gzip file, a line without end, or lines that end in a lone CR; with file and line.
         FileNotFoundError, IsADirectoryError: from the system.
     """
     with open_binary(path) as file:
@@ -36,7 +44,7 @@ def read_lines(path: str, invalid: Invalid = "error") -> Iterator[tuple[int, str
                 )
             if number == 1:
                 line = checked_start(line, path)
-            yield number, decode(line, invalid, path, number)
+            yield number, line
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import keras_bert as kb
 from keras_bert.batch import IS_NEXT
-from keras_bert.tasks import corpus, prepare
+from keras_bert.tasks import blocks, corpus, prepare
 from keras_bert.tasks.corpus import CorpusOptions, read_pieces
 from keras_bert.tasks.records import Records, Shard, read_shard, serialize
 from keras_bert.tasks.workers import run_all
@@ -59,6 +59,10 @@ def contents(output):
     return sorted(record.numpy() for record in tf.data.TFRecordDataset(paths))
 
 
+def files(output):
+    return {path.name: path.read_bytes() for path in output.iterdir()}
+
+
 def test_pairs_are_of_two_documents_or_follow(vocab, text, tmp_path, capsys):
     meta = run(vocab, text, tmp_path / "out")
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -83,7 +87,7 @@ def test_pairs_are_of_two_documents_or_follow(vocab, text, tmp_path, capsys):
 
 
 def test_the_same_pairs_for_any_order_of_files_workers_and_shards(vocab, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare, "BLOCK", 300)  # many blocks
+    monkeypatch.setattr(blocks, "BLOCK", 300)  # many blocks
     for names in ("abc", "cab"):
         folder = tmp_path / names / "below"
         folder.mkdir(parents=True)
@@ -91,7 +95,7 @@ def test_the_same_pairs_for_any_order_of_files_workers_and_shards(vocab, tmp_pat
             index = "abc".index(name) * 3
             documents = ["\n".join(story(index + d)) for d in range(3)]
             (folder / f"{number}.txt").write_text("\n\n".join(documents))
-    monkeypatch.setattr(prepare, "HELD", 100)
+    monkeypatch.setattr(blocks, "HELD", 100)
     found = []
     for names, shards in (("abc", 1), ("cab", 3)):
         meta = run(vocab, str(tmp_path / names), tmp_path / f"out{names}", "--shards", str(shards))
@@ -112,10 +116,9 @@ def test_two_processes_make_what_one_makes(vocab, tmp_path):
     argv = ["--vocab", vocab, "--input", str(big), "--max_length", "512"]
     for workers in (1, 2):
         prepare.main([*argv, "--output", str(tmp_path / f"out{workers}"), "--workers", str(workers)])
-    metas = [json.loads((tmp_path / f"out{workers}" / "meta.json").read_text()) for workers in (1, 2)]
-    assert len(metas[0]["shards"]) == 2
-    assert metas[0]["hash"] == metas[1]["hash"]
-    assert contents(tmp_path / "out1") == contents(tmp_path / "out2")
+    one, two = (files(tmp_path / f"out{workers}") for workers in (1, 2))
+    assert len([name for name in one if name.endswith(".tfrecord")]) == 3
+    assert one == two
 
 
 def test_other_pairs_each_time(vocab, text, tmp_path):
@@ -128,7 +131,7 @@ def test_other_pairs_each_time(vocab, text, tmp_path):
 
 
 def test_blocks_of_one_document_borrow_from_others(vocab, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare, "BLOCK", 10)
+    monkeypatch.setattr(blocks, "BLOCK", 10)
     meta = run(vocab, text, tmp_path / "out", "--shards", "2")
     assert 0.2 < meta["positives_share"] < 0.8
 
@@ -146,12 +149,34 @@ def test_one_document_alone_is_an_error(vocab, tmp_path):  # PAIN 15
     assert run(vocab, str(path), tmp_path / "out", "--no_nsp")["records"] >= 1
 
 
-def test_documents_of_one_sentence_are_warned_of(vocab, tmp_path, capsys):  # PAIN 16
+@pytest.mark.parametrize("format", ["sentences", "jsonl"])
+def test_documents_of_one_sentence_are_warned_of(vocab, tmp_path, capsys, format):  # PAIN 16
+    sentences = [sentence for number in range(4) for sentence in story(number)]
     path = tmp_path / "lines.txt"
-    path.write_text("\n\n".join(sentence for number in range(4) for sentence in story(number)))
-    meta = run(vocab, str(path), tmp_path / "out")
+    path.write_text("\n\n".join(sentences if format == "sentences" else [json.dumps({"text": s}) for s in sentences]))
+    meta = run(vocab, str(path), tmp_path / "out", "--format", format)
     assert meta["positives_share"] == 0
-    assert "100% of the documents are one sentence long" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "in 0.0% of the pairs the second text follows the first (label 0)" in said
+    assert "100% of the documents are one sentence long" in said
+
+
+def test_the_warning_has_the_share_of_positives(vocab, tmp_path, capsys):
+    path = tmp_path / "lines.txt"
+    longer = ["a b c .\nb c d .".replace("a", letter) for letter in "defghij"]
+    path.write_text("\n\n".join([*(sentence for number in range(4) for sentence in story(number)), *longer]))
+    meta = run(vocab, str(path), tmp_path / "out")
+    assert 0 < meta["positives_share"] < 0.2
+    said = capsys.readouterr().err
+    assert f"in {meta['positives_share']:.1%} of the pairs" in said
+    assert "87% of the documents are one sentence long" in said
+
+
+def test_sentences_that_fill_a_record_alone_are_warned_of(vocab, tmp_path, capsys):
+    path = tmp_path / "long.txt"
+    path.write_text("\n\n".join("\n".join(["a b c d e f g h i j " * 4] * 6) for _ in range(2)).replace("a", "j", 1))
+    assert run(vocab, str(path), tmp_path / "out")["positives_share"] == 0
+    assert "most sentences fill a record alone. Give more than --max_length 24" in capsys.readouterr().err
 
 
 def test_rows_without_pairs_are_full(vocab, text, tmp_path):
@@ -238,19 +263,27 @@ def test_a_disk_that_fills_up(vocab, text, tmp_path):
     assert not output.exists()
 
 
-def test_a_killed_run_leaves_nothing_that_looks_whole(vocab, text, tmp_path):
+KILLED_IN = {
+    "the reading": "prepare.check_corpus = die",
+    "a shard": "prepare.ShardWriters.__exit__ = die",
+    "the end": "prepare.save_tokenizer = die",
+}
+
+
+@pytest.mark.parametrize("moment", KILLED_IN)
+def test_a_killed_run_leaves_nothing_that_looks_whole(vocab, text, tmp_path, moment):
     output = tmp_path / "out"
     program = (
-        "import sys, time; from keras_bert.tasks import prepare;"
-        "prepare.join_shards = lambda *x: print('here', flush=True) or time.sleep(60); prepare.main(sys.argv[1:])"
+        "import os, sys; from keras_bert.tasks import prepare; die = lambda *x, **y: os.kill(os.getpid(), 9);"
+        f"{KILLED_IN[moment]}; prepare.main(sys.argv[1:])"
     )
     argv = ["--vocab", vocab, "--input", text, "--output", str(output), "--workers", "1"]
-    with subprocess.Popen([sys.executable, "-c", program, *argv], stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"here\n"
-        process.kill()
+    done = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, check=False)
+    assert done.returncode == -9, done.stderr
     assert not output.exists()
-    run(vocab, text, output)
-    assert Records(output)
+    (draft,) = tmp_path.glob(".out*")
+    with pytest.raises(FileNotFoundError, match=r"has no meta\.json"):
+        Records(draft)
 
 
 COUNTING = """

@@ -52,6 +52,14 @@ def test_another_vocabulary_is_reported_on_beside_it(tmp_path):
     assert report["compared"]["unk_share"] > 0.5
 
 
+def test_words_are_counted_and_spaces_are_none(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES))
+    report, _ = run(path, tmp_path / "out", "--eval", str(path))
+    assert report["words"] == report["held_out"]["words"] == 10 * len(LINES)  # nine and a full stop
+    assert report["different_words"] == len({word.strip(".") for line in LINES for word in line.split()}) + 1
+
+
 def test_no_text_and_no_room(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n \n")
@@ -63,6 +71,15 @@ def test_no_text_and_no_room(tmp_path):
     with pytest.raises(ValueError, match="--coverage must be above 0"):
         run(path, tmp_path / "out", "--coverage", "0")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("reserved", [("##ing",), ("bab", "##ed", "[X]"), ("b", "##b", ".")], ids=" ".join)
+def test_the_size_is_exact_where_the_text_teaches_a_reserved_token_too(reserved):
+    counts = Counter(word for line in LINES for word in line.replace(".", " .").split())
+    assert set(reserved) & set(learn_vocabulary(counts, 150))
+    tokens = learn_vocabulary(counts, 150, reserved=reserved)
+    assert len(tokens) == len(set(tokens)) == 150
+    assert tuple(tokens[5 : 5 + len(reserved)]) == reserved
 
 
 def test_rare_characters_are_left_out_and_chinese_ones_go_on_with_no_word():
