@@ -54,7 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, or 2 after one line on stderr that says what to put right, 130 when interrupted.
     """
     steady_streams()
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = answer(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our stdout has gone, as with `| head`: nothing is left to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    return code
+
+
+def answer(words: list[str]) -> int:
+    """The exit code of one command line, after its words have been said."""
     debug = "--debug" in words or bool(os.environ.get("KERAS_BERT_DEBUG"))
     words = [word for word in words if word != "--debug"]
     if not words:
@@ -104,9 +114,8 @@ def run(command: str, argv: list[str], debug: bool) -> int:
     except KeyboardInterrupt:
         print(f"\nkeras-bert {command}: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our stdout has gone, as with `| head`: nothing is left to say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError, ImportError) as error:
         if debug:
             traceback.print_exc()

@@ -100,10 +100,7 @@ class Config:
         known = {field.name for field in dataclasses.fields(cls)}
         missing = sorted(set(COUNTS) - {"type_vocab_size", "max_position_embeddings"} - set(keys))
         if missing:
-            raise ValueError(
-                f"{where}: the key {missing[0]!r} is missing (as are {len(missing) - 1} more); "
-                f"expected BERT's config.json"
-            )
+            raise ValueError(f"{where}: expected the keys of BERT's config.json, got none of {', '.join(missing)}")
         if keys.get("is_decoder"):
             keys = {**keys, "attention": "causal"}
         try:

@@ -25,8 +25,8 @@ class ModelOptions(DtypeOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_length < 2:
-            raise ValueError(f"--max_length must be at least 2, for [CLS] and [SEP]: got {self.max_length}")
+        if self.max_length < 3:
+            raise ValueError(f"--max_length must be at least 3, for [CLS], a token and [SEP]: got {self.max_length}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +118,10 @@ def label_names(options: DataOptions, data: Data) -> tuple[str, ...]:
     """The labels in the order of the classifier's units: as given, as the task's, or those of the train rows, sorted.
 
     Raises:
-        ValueError: a label is given twice.
+        ValueError: a label is given twice, or only one is.
     """
+    if len(options.labels) == 1:
+        raise ValueError(f"--labels names one label, expected at least two: got {options.labels[0]!r}")
     if options.labels:
         if len(set(options.labels)) != len(options.labels):
             raise ValueError(f"--labels names a label twice: {', '.join(options.labels)}")

@@ -137,9 +137,8 @@ def all_alike(kind: Kind, outputs: np.ndarray) -> str | None:
     """What to say when every row got the same answer, which makes correlations 0 by definition."""
     answers = kind.predictions(outputs)
     if len(answers) > 1 and constant(outputs.argmax(1).tolist() if outputs.ndim == 2 else outputs.tolist()):
-        return (
-            f"every row was answered {answers[0]}: nothing was learned that tells rows apart; correlations count as 0"
-        )
+        zero = "; correlations count as 0" if {"pearson", "spearman", "matthews"} & set(kind.metrics) else ""
+        return f"every row was answered {answers[0]}: nothing was learned that tells rows apart{zero}"
     return None
 
 
@@ -161,8 +160,10 @@ def report(kind: Kind, outputs: np.ndarray, data: EvalSet) -> str:
     lines += [f"- {kind.baseline(data.gold)}", ""]
     if isinstance(kind, Classes):
         lines += ["## Confusion", "", *confusion_table(kind, outputs, data.gold), ""]
-    lines += [f"## The {NUM_WORST} worst errors", ""]
-    for row in kind.worst(outputs, data.gold):
+    worst = kind.worst(outputs, data.gold)
+    if worst:
+        lines += ["## The worst error" if len(worst) == 1 else f"## The {len(worst)} worst errors", ""]
+    for row in worst:
         lines.append(f"- {data.rows.where(row)}: {kind.error(outputs, data.gold, row)}")
         texts = [data.rows.texts[row]] + ([data.rows.pairs[row]] if data.rows.pairs else [])
         lines += [f"  - {one_line(text)}" for text in texts]

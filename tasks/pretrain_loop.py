@@ -176,6 +176,7 @@ class Loop:
             f"{' and '.join(bad)} at step {step}: training stops. Records of the batch: {', '.join(names[:NAMED])}"
             f"{more}. Last good checkpoint: {good or 'none yet'}. Lower --learning_rate or lengthen --warmup_steps"
             + ("" if self.options.compute_dtype == "float32" else ", or use --dtype float32")
+            + ", with another --output or --overwrite"
         )
 
     def due(self, every: int | None) -> bool:

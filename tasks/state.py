@@ -60,7 +60,10 @@ class Run:
             raise FileExistsError(f"--output {output} holds something else; give another, or --overwrite to replace it")
         run.folder.mkdir(parents=True, exist_ok=True)
         with run.lock():
-            if before is not None and before["identity"] != run.identity:
+            run.remove_drafts()
+            if before is not None and before["identity"] != run.identity and not run.begun:
+                run.clear()  # it failed before it had anything to keep
+            elif before is not None and before["identity"] != run.identity:
                 if not overwrite:
                     raise FileExistsError(refusal(output, before["identity"], run.identity))
                 run.clear()
@@ -69,6 +72,24 @@ class Run:
             if not run.finished:
                 run.write_identity(finished=False)
             yield run
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is work that a new run would take the place of."""
+        kept = [
+            self.latest,
+            self.best,
+            self.output / "metrics.json",
+            self.output / "config.json",
+            *self.output.glob("checkpoints/step-*"),
+        ]
+        return any(path.exists() for path in kept)
+
+    def remove_drafts(self) -> None:
+        """What a killed process was writing; while the lock is held, no other one is."""
+        for folder in (self.output, self.folder, self.output / "checkpoints"):
+            for draft in folder.glob(".*.????????????.draft"):
+                shutil.rmtree(draft, ignore_errors=True) if draft.is_dir() else draft.unlink(missing_ok=True)
 
     @property
     def finished(self) -> bool:
@@ -127,12 +148,17 @@ def refusal(output: str | os.PathLike[str], before: dict[str, Any], now: dict[st
     """One line: what differs between the run in the output and this one."""
     names = [*now, *(name for name in before if name not in now)]
     changed = [name for name in names if before.get(name) != now.get(name)]
-    told = "; ".join(f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in changed[:5])
+    told = "; ".join(f"{name} was {short(before.get(name))}, is {short(now.get(name))}" for name in changed[:5])
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     return (
         f"--output {output} holds another run: {told}{more}; give the same command to go on with it, another --output "
         f"for a new run, or --overwrite to start anew here"
     )
+
+
+def short(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def save_state(path: Path, variables: Sequence[Any], position: Mapping[str, Any]) -> None:

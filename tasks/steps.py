@@ -132,7 +132,8 @@ def check_finite(value: float, step: int, optimizer: Any) -> None:
     if not math.isfinite(value):
         raise ValueError(
             f"the loss is {value} at step {step}: training stops, nothing was saved since the last good state; lower "
-            f"--learning_rate (5e-5 to 2e-5 is usual), lengthen --warmup_share, or use --dtype float32"
+            f"--learning_rate (5e-5 to 2e-5 is usual), lengthen --warmup_share, or use --dtype float32, with another "
+            f"--output or --overwrite"
         )
     scale = getattr(optimizer, "dynamic_scale", None)
     if scale is not None and float(scale) < 1:

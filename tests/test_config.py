@@ -71,7 +71,7 @@ def test_what_is_not_a_plain_bert_is_refused(keys, said):
     [
         ("{", "expected JSON"),
         ("[1]", "expected a JSON object"),
-        ('{"hidden_size": 12}', "'intermediate_size' is missing"),
+        ('{"hidden_size": 12}', "expected the keys of BERT's config.json, got none of intermediate_size, num_att"),
     ],
 )
 def test_a_broken_file_is_named(tmp_path, text, said):

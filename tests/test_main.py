@@ -165,6 +165,16 @@ def test_a_closed_pipe_ends_quietly():
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("words", [["--help"], ["version"], ["check", "--help"]])
+def test_help_into_a_closed_pipe_ends_quietly(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        command = [sys.executable, "-m", "keras_bert", *words]
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_results_are_utf8_whatever_the_locale():
     script = (
         "import sys; sys.argv = ['keras-bert']\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from keras_bert.config import Config
 from keras_bert.text.directory import FAST, VOCABULARY, read_settings
 from keras_bert.text.tokenizer import Tokenizer
 from keras_bert.text.vocabulary import Vocabulary
+
+ROUNDED = 128  # rows: tables are made longer than their vocabulary, to the next multiple of up to this
+log = logging.getLogger("keras_bert")
 
 
 def read_tokenizer(folder: Path, config: Config, text: Mapping[str, Any]) -> Tokenizer | None:
@@ -32,9 +36,16 @@ def read_tokenizer(folder: Path, config: Config, text: Mapping[str, Any]) -> Tok
 
 
 def check_vocabulary(vocabulary: Vocabulary, config: Config, where: str) -> None:
-    """Raises ValueError where a token's id would lie beyond the embedding table."""
+    """Raises ValueError where a token's id would lie beyond the embedding table; warns of rows that no token has."""
     if len(vocabulary) > config.vocab_size:
         raise ValueError(
             f"{where}: {len(vocabulary)} tokens, expected at most {config.vocab_size} (vocab_size): vocabulary and "
             f"weights are not of one model; use the vocabulary that came with the weights"
+        )
+    if len(vocabulary) + ROUNDED <= config.vocab_size:
+        log.warning(
+            "%s: %d tokens for a table of %d rows (vocab_size): is the file whole, and of these weights?",
+            where,
+            len(vocabulary),
+            config.vocab_size,
         )

@@ -139,7 +139,7 @@ def make_rows(
     held = ids[:0]
     before = None
     for document in documents:
-        joint = [sep_id] if across and before is not None and before != document.key else []
+        joint: list[int] = [sep_id] if across and before is not None and before != document.key else []
         held = np.concatenate([held, np.array(joint, ids.dtype), ids[document.starts[0] : document.starts[-1]]])
         full = len(held) // room * room
         for begin in range(0, full if across else len(held), room):

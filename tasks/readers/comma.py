@@ -15,7 +15,8 @@ def read_csv(path: str, layouts: Sequence[Layout], invalid: Invalid = "error") -
     """The rows of a CSV file; a row's line is the one it ends on.
 
     Raises:
-        ValueError: a column that is not there, a row with too few columns, an unclosed quote; with file and line.
+        ValueError: a column that is not there, a row with too few columns or more than the header, an unclosed quote;
+            with file and line.
     """
     before = csv.field_size_limit(FIELD_LIMIT)
     try:

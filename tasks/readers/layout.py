@@ -76,18 +76,24 @@ class Places:
     pair: int | None
     label: int | None
     header: bool
+    columns: int | None  # how many the header names; None where they are told by number
 
     def row(self, cells: Sequence[str], line: int, source: str) -> Row:
         """A file's row at these positions.
 
         Raises:
-            ValueError: the row has fewer columns.
+            ValueError: the row has too few columns, or more than the header names.
         """
         needed = 1 + max(place for place in (self.text, self.pair, self.label) if place is not None)
         if len(cells) < needed:
             raise ValueError(
                 f"{source} line {line}: expected at least {needed} columns, got {len(cells)}: {shown(cells)}; "
                 f"correct the line (in TSV a tab ends a column and quotes are text)"
+            )
+        if self.columns is not None and any(cells[self.columns :]):
+            raise ValueError(
+                f"{source} line {line}: expected {self.columns} columns, as the header names them, got {len(cells)}: "
+                f"{shown(cells)}; correct the line (in TSV a tab ends a column and quotes are text)"
             )
         pair = None if self.pair is None else cells[self.pair]
         label = None if self.label is None else cells[self.label]
@@ -111,7 +117,8 @@ def find_places(first: Sequence[str], layouts: Sequence[Layout], source: str) ->
                     f"{source}: {twice[0]!r} names more than one column: {shown(first)}; rename one, or give "
                     f"the columns by number with --header"
                 )
-            return Places(text, pair, label, layout.has_header)
+            named = layout.has_header and not all(column.isdecimal() for column in layout.columns())
+            return Places(text, pair, label, layout.has_header, len(first) if named else None)
     raise ValueError(no_column(first, layouts, source))
 
 

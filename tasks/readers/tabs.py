@@ -12,7 +12,8 @@ def read_tsv(path: str, layouts: Sequence[Layout], invalid: Invalid = "error") -
     """The rows of a TSV file; columns beyond those asked for, and blank lines, are passed over.
 
     Raises:
-        ValueError: a column that is not there, a line with too few columns, a file that cannot be decoded.
+        ValueError: a column that is not there, a line with too few columns or more than the header, a file that cannot
+            be decoded.
     """
     places = None
     for number, line in read_lines(path, invalid):

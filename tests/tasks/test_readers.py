@@ -59,6 +59,12 @@ def test_columns_by_number_count_from_0_and_mean_no_header(file):
     assert columns(path, Layout("2", label="1", header=True)) == (["c"], None, ["b"])
 
 
+def test_a_row_with_more_columns_than_the_header_is_refused_as_a_tab_in_a_text_makes_it(file):
+    path = file("a.tsv", "text\tlabel\none\tpos\t\nhello\tworld\tpos\n")
+    with pytest.raises(ValueError, match=r"a.tsv line 3: expected 2 columns, as the header names them, got 3: hello"):
+        columns(path, TEXT_LABEL)
+
+
 def test_the_first_layout_that_the_header_allows_is_taken(file):
     path = file("a.tsv", "label\tcontent\n0\tone\n")
     assert columns(path, Layout("sentence", label="label"), Layout("content", label="label"))[0] == ["one"]

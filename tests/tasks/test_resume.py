@@ -149,6 +149,32 @@ def test_where_files_lie_and_how_often_is_logged_do_not_make_another_run(tiny, r
     assert last_line()["steps"] == 27
 
 
+def test_a_run_that_failed_before_its_first_save_is_in_nobodys_way(tiny, rows, tmp_path):
+    output = tmp_path / "out"
+    with pytest.raises(ValueError, match="--freeze_layers 99"):
+        classify.main(command(tiny, rows, output, "--freeze_layers", "99"))
+    assert classify.main(command(tiny, rows, output, "--epochs", "1")) == 0
+    shutil.rmtree(output / "state")
+    (output / "state").mkdir()
+    (output / "state" / "run.json").write_text('{"identity": {}, "finished": false}')
+    (output / "metrics.json").unlink()
+    with pytest.raises(FileExistsError, match="holds another run"):  # there is a checkpoint, whatever became of its run
+        classify.main(command(tiny, rows, output))
+
+
+def test_what_killed_processes_were_writing_is_taken_away(tmp_path):
+    output = tmp_path / "out"
+    with Run.open(output, {"a": 1}, False):
+        pass
+    files = [output / "state" / ".latest.safetensors.0123456789ab.draft", output / ".history.csv.0123456789ab.draft"]
+    folder = output / "checkpoints" / ".step-00000004.0123456789ab.draft"
+    for path in files:
+        path.write_text("half")
+    folder.mkdir(parents=True)
+    with Run.open(output, {"a": 1}, False):
+        assert not any(path.exists() for path in [*files, folder])
+
+
 def test_a_directory_of_something_else_is_refused(tiny, rows, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(FileExistsError, match="holds something else; give another, or --overwrite"):

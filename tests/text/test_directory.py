@@ -8,6 +8,8 @@ import logging
 
 import pytest
 
+import keras_bert as kb
+from keras_bert.convert.tokenizer_files import check_vocabulary
 from keras_bert.text import PythonTokenizer
 
 TEXT = "Café RÉSUMÉ 東京 naïve"
@@ -134,3 +136,12 @@ def test_berts_own_special_tokens_are_no_reason_to_warn(small, tmp_path, caplog)
     with caplog.at_level(logging.WARNING, "keras_bert"):
         PythonTokenizer.from_directory(tmp_path)
     assert "tokens to BERT's" not in caplog.text
+
+
+def test_a_vocabulary_far_shorter_than_the_table_is_told(caplog):
+    vocabulary = kb.Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
+    with caplog.at_level(logging.WARNING, "keras_bert"):
+        check_vocabulary(vocabulary, kb.Config.tiny(vocab_size=128), "vocab.txt")  # made longer, to a round number
+        assert not caplog.text
+        check_vocabulary(vocabulary, kb.Config.tiny(vocab_size=134), "vocab.txt")
+    assert "vocab.txt: 6 tokens for a table of 134 rows (vocab_size): is the file whole" in caplog.text
