@@ -18,7 +18,7 @@ from keras_bert.tasks.pretrain_checkpoints import Checkpoints
 from keras_bert.tasks.pretrain_phases import Feed, Phase
 from keras_bert.tasks.pretrain_steps import Objective, Sums, added, make_evaluation, make_step, pad_rows
 from keras_bert.tasks.progress import say
-from keras_bert.tasks.state import Run, snapshot
+from keras_bert.tasks.state import Run, snapshot, value_of
 from keras_bert.tasks.steps import inner
 
 NO_SUMS = [0.0] * len(Sums._fields)
@@ -164,7 +164,7 @@ class Loop:
     def check_finite(self, step: int, sums: Sums, names: list[str]) -> None:
         found = {"mlm_loss": sums.mlm_loss, "nsp_loss": sums.nsp_loss}
         bad = [f"{name} is {value}" for name, value in found.items() if not math.isfinite(value)]
-        scale = float(getattr(self.optimizer, "dynamic_scale", 1.0))
+        scale = float(value_of(self.optimizer.dynamic_scale)) if hasattr(self.optimizer, "dynamic_scale") else 1.0
         if not bad and scale >= 1:
             return
         if not bad:
@@ -236,7 +236,7 @@ class Loop:
         self.mark = (time.monotonic(), position.tokens)
 
     def updates(self) -> int:
-        return int(inner(self.optimizer).iterations)
+        return int(value_of(inner(self.optimizer).iterations))
 
     def skipped(self) -> int:
         """Steps that float16's loss scaling left out."""

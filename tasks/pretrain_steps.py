@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.batch import INPUT_NAMES
+from keras_bert.optimization import AdamW
 from keras_bert.tasks.devices import Devices
 from keras_bert.tasks.steps import inner
 from keras_bert.text import Vocabulary, mask_tokens
@@ -117,7 +118,9 @@ def make_step(
         jit_compile: by XLA, the step whole; with several replicas, each one's gradients.
     """
     variables = trained_variables(model, objective.nsp)
-    inner(optimizer).reduces = devices.replicas == 1  # else gradients arrive here summed
+    ours = isinstance(inner(optimizer), AdamW)
+    if ours:  # else Keras's optimiser sums over replicas, as it always does
+        inner(optimizer).reduces = False
 
     def gradients(batch: Batch, masked: Masked, predictions: tf.Tensor, rows: tf.Tensor) -> tuple[list[Any], Sums]:
         with tf.GradientTape() as tape:
@@ -153,7 +156,7 @@ def make_step(
         counts = tf.stack([tf.reduce_sum(masked.weights), tf.reduce_sum(tf.cast(batch.mask[:, 0], tf.float32))])
         predictions, rows = tf.unstack(devices.total(counts))
         given, found = compute(batch, masked, predictions, rows)
-        if devices.replicas > 1:
+        if ours:  # before float16's scaling looks whether they are finite: each replica must see the same
             given = devices.total(given)
         optimizer.apply(given, variables)
         return Sums(*tf.unstack(devices.total(tf.stack(found))))

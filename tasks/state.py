@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from keras_bert.files import atomic_write
 
@@ -168,7 +169,12 @@ def save_state(path: Path, variables: Sequence[Any], position: Mapping[str, Any]
 
 def snapshot(variables: Sequence[Any]) -> dict[str, np.ndarray]:
     """Copies of variables' values, by name."""
-    return {name: np.array(variable.numpy(), order="C") for name, variable in zip(names_of(variables), variables)}
+    return {name: np.array(value_of(variable), order="C") for name, variable in zip(names_of(variables), variables)}
+
+
+def value_of(variable: Any) -> np.ndarray:
+    """A Keras variable's value; of one that has a copy on each of several devices, the first one's."""
+    return tf.convert_to_tensor(variable).numpy()
 
 
 def write_state(path: Path, tensors: Mapping[str, np.ndarray], position: Mapping[str, Any]) -> None:
