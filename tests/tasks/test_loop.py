@@ -251,8 +251,13 @@ def test_what_a_run_leaves(plain, rows):
 def test_the_report_shows_confusion_and_the_worst_errors(plain):
     report = (plain / "report.md").read_text()
     assert "| label ↓ answer → | neg | pos |" in report
-    assert "## The 20 worst errors" in report
-    assert sum(map(sum, metrics_of(plain)["confusion"])) == 30
+    metrics = metrics_of(plain)
+    assert sum(map(sum, metrics["confusion"])) == 30
+    wrong = round(30 * (1 - metrics["accuracy"]))
+    assert re.findall(r"^## The .*", report, re.M) == (
+        [] if wrong == 0 else ["## The worst error"] if wrong == 1 else [f"## The {wrong} worst errors"]
+    )
+    assert len(re.findall(r"^- .*line \d+: '", report, re.M)) == wrong
 
 
 def test_regress_learns_numbers(tiny, rows, tmp_path):
