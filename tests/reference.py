@@ -35,6 +35,12 @@ CASES: dict[str, dict[str, Any]] = {
 }
 LABELS = np.array([1, 0, 2])
 LEARNING_RATE = 1e-3
+INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+
+
+def starting(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those whose names start so, without the prefix."""
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def weights_for(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -103,8 +109,8 @@ def torch_gradients(model: Any, batch: dict[str, np.ndarray], labels: np.ndarray
     return {name: weight.grad.numpy().copy() for name, weight in model.named_parameters()}
 
 
-def torch_steps(model: Any, batches: list[dict[str, np.ndarray]], labels: np.ndarray, rate: float) -> dict[str, Any]:
-    """The weights after one AdamW step a batch: clipped at 1.0, decay 0.01 but for LayerNorm and biases."""
+def torch_adamw(model: Any, rate: float) -> Any:
+    """Decay 0.01 but for LayerNorm and biases."""
     import torch
 
     plain = [weight for name, weight in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
@@ -112,7 +118,14 @@ def torch_steps(model: Any, batches: list[dict[str, np.ndarray]], labels: np.nda
         weight for name, weight in model.named_parameters() if not name.endswith("bias") and "LayerNorm" not in name
     ]
     groups = [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=rate, eps=1e-6)
+    return torch.optim.AdamW(groups, lr=rate, eps=1e-6)
+
+
+def torch_steps(model: Any, batches: list[dict[str, np.ndarray]], labels: np.ndarray, rate: float) -> dict[str, Any]:
+    """The weights after one AdamW step a batch, clipped at 1.0."""
+    import torch
+
+    optimizer = torch_adamw(model, rate)
     for batch in batches:
         torch_gradients(model, batch, labels)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -139,9 +152,8 @@ def steps(source: str, target: str) -> None:
     with np.load(source) as found:
         arrays = dict(found)
     told = json.loads(str(arrays["told"]))
-    weights = {name.removeprefix("weights/"): value for name, value in arrays.items() if name.startswith("weights/")}
-    keys = ("input_word_ids", "input_mask", "input_type_ids")
-    batches = [{key: arrays[f"batch/{index}/{key}"] for key in keys} for index in range(told["batches"])]
+    weights = starting("weights/", arrays)
+    batches = [{key: arrays[f"batch/{index}/{key}"] for key in INPUTS} for index in range(told["batches"])]
     model = torch_model("BertForSequenceClassification", told["config"], weights)
     np.savez(target, **torch_steps(model, batches, arrays["labels"], told["rate"]))
 

@@ -29,6 +29,12 @@ def encoder() -> keras.Model:
     return kb.build_encoder(CONFIG, attention_scores=True)
 
 
+@pytest.fixture(scope="module")
+def causal() -> keras.Model:
+    keras.utils.set_random_seed(1)
+    return kb.build_encoder(kb.Config(**SMALL, attention="causal", initializer_range=0.3))
+
+
 def test_outputs_are_named_and_shaped_as_promised(encoder):
     found = encoder(batch_for(SMALL))
     assert found["sequence_output"].shape == (3, 7, 12)
@@ -37,6 +43,18 @@ def test_outputs_are_named_and_shaped_as_promised(encoder):
     assert [scores.shape for scores in found["attention_scores"]] == [(3, 3, 7, 7)] * 2
     np.testing.assert_array_equal(found["encoder_outputs"][-1], found["sequence_output"])
     assert "attention_scores" not in kb.build_encoder(CONFIG).output
+
+
+@settings(max_examples=20)
+@given(place=st.integers(1, 8), token=st.integers(1, 22), seed=st.integers(0, 99))
+def test_with_causal_attention_no_token_sees_a_later_one(causal, place, token, seed):
+    """Paper, 5.1: the left-to-right model."""
+    one = np.random.RandomState(seed).randint(1, 23, (1, 9))
+    other = one.copy()
+    other[:, place:] = (other[:, place:] + token - 1) % 22 + 1
+    ours, theirs = (causal(inputs(ids))["sequence_output"].numpy() for ids in (one, other))
+    np.testing.assert_allclose(ours[:, :place], theirs[:, :place], atol=1e-6)
+    assert token == 22 or np.abs(ours[:, place:] - theirs[:, place:]).max() > 1e-4
 
 
 @settings(max_examples=20, deadline=None)

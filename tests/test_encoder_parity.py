@@ -7,6 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import reference_pretraining as pretraining
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from keras_bert import checkpoint
 STATES = 1e-5
 GRADIENTS = 1e-4  # relative to the weight's own largest gradient
 STEPS = 1e-4
+LOSSES = 1e-3  # relative, over fifty steps of pre-training
 
 
 @pytest.mark.parametrize("case", reference.CASES)
@@ -28,7 +30,7 @@ def test_states_logits_gradients_and_steps_equal_the_recorded_ones(case):
     model = classifier(config)
     batch = reference.batch_for(config)
     check_outputs(model, batch, recorded)
-    check_gradients(model, batch, reference.LABELS, starting("gradient/", recorded))
+    check_gradients(model, batch, reference.LABELS, reference.starting("gradient/", recorded))
     check_steps(model, [reference.batch_for(config, seed=seed) for seed in range(3)], reference.LABELS, recorded)
 
 
@@ -111,6 +113,44 @@ def test_the_pretraining_heads_equal_transformers(peers, act):
     np.testing.assert_allclose(found["nsp_logits"], expected.seq_relationship_logits.numpy(), atol=STATES)
 
 
+def test_fifty_steps_of_pretraining_follow_the_recorded_losses():
+    ours, _ = pretraining.our_losses(pretraining.small_pretrainer(), pretraining.CONFIG["max_position_embeddings"])
+    with np.load(pretraining.FILE) as found:
+        np.testing.assert_allclose(ours, found["losses"], rtol=LOSSES)
+    first, last = ours[:5].sum(1).mean(), ours[-5:].sum(1).mean()
+    assert last < first - 0.5  # it did learn
+
+
+def test_fifty_steps_of_pretraining_follow_torchs_losses(peers):
+    check_pretraining(pretraining.small_pretrainer(), pretraining.CONFIG["max_position_embeddings"], pretraining.RATE)
+
+
+def test_fifty_steps_of_pretraining_the_real_checkpoint_on_follow_torchs_losses(minilm, peers):
+    encoder = kb.load(minilm).encoder
+    keras.utils.set_random_seed(0)  # of the two heads
+    check_pretraining(kb.build_pretrainer(with_scores(encoder, dropout=0.0)), 12, 1e-4)  # the paper's rate
+
+
+def check_pretraining(model: keras.Model, length: int, rate: float) -> None:
+    config, weights = model.config.to_dict(), checkpoint.collect(model)
+    ours, given = pretraining.our_losses(model, length, rate)
+    np.testing.assert_allclose(ours, pretraining.torch_losses(config, weights, given, rate), rtol=LOSSES)
+
+
+@pytest.mark.parametrize("length", [1, 4, 9])
+def test_causal_attention_equals_transformers_decoder(peers, length):
+    model = classifier({**reference.SMALL, "attention": "causal"})
+    theirs = reference.torch_model(
+        "BertModel", {**reference.SMALL, "is_decoder": True}, reference.starting("bert.", checkpoint.collect(model))
+    )
+    batch = reference.batch_for(reference.SMALL, length=length)
+    with peers.torch.no_grad():
+        expected = theirs(**reference.torch_inputs(batch), output_hidden_states=True, use_cache=False)
+    answer = model.encoder(batch)
+    for ours, states in zip(answer["encoder_outputs"], expected.hidden_states[1:], strict=True):
+        close_where_real(ours, states, batch["input_mask"])
+
+
 def classifier(config: dict, num_labels: int = 3) -> keras.Model:
     model = kb.build_classifier(kb.build_encoder(kb.Config(**config), attention_scores=True), num_labels)
     checkpoint.assign(model, reference.weights_for(shapes(model)))
@@ -183,16 +223,14 @@ def check_steps(
     model.compile(kb.adamw(rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     for batch in batches:
         model.fit(batch, labels, batch_size=len(labels), shuffle=False, verbose=0)
-    ours, theirs = checkpoint.collect(model), starting("stepped/", expected)
+    ours, theirs = checkpoint.collect(model), reference.starting("stepped/", expected)
     assert set(ours) == set(theirs)
     for name, value in theirs.items():
         if not name.endswith("key.bias"):  # its gradient is rounding alone, and Adam makes whole steps of that
             np.testing.assert_allclose(ours[name], value, atol=STEPS, rtol=0, err_msg=name)
 
 
-def starting(prefix: str, arrays: dict) -> dict:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
 def test_the_recorded_files_are_the_ones_the_script_names():
-    assert {path.stem for path in Path(reference.FOLDER).glob("*.npz")} == {*reference.CASES, "minilm", "checkpoints"}
+    assert {path.stem for path in Path(reference.FOLDER).glob("*.npz")} == {
+        *(*reference.CASES, "minilm", "checkpoints", "pretraining"),
+    }
